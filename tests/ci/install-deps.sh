@@ -1,0 +1,64 @@
+#!/usr/bin/env bash
+# install-deps.sh run|test|ci: install from apt what is missing for a goal. With nothing missing
+# apt is not touched. Neither root nor password-less sudo: print the line to run, exit 1.
+set -euo pipefail
+goal=${1:-}
+missing=()
+
+# need PACKAGES COMMAND...: PACKAGES are missing if COMMAND fails.
+need() {
+  local packages=$1
+  shift
+  # shellcheck disable=SC2206 # a list of words
+  "$@" >/dev/null 2>&1 || missing+=($packages)
+}
+compiles() { echo "#include <stdio.h>" | "$1" -x c -fsyntax-only -; }
+links() { echo "int main(void){return 0;}" | "$1" -x c "$2" -o /dev/null -; }
+formats() { [[ $(clang-format-14 --version) == *"version 14."* ]]; }
+
+check_run() {
+  need "gcc libc6-dev" compiles gcc
+  need make command -v make
+  need cmake command -v cmake
+  need ninja-build command -v ninja
+  need pkg-config command -v pkg-config
+  need sqlite3 command -v "${SQLITE3:-sqlite3}"
+  need libsqlite3-dev pkg-config --exists sqlite3
+  need iso-codes test -e /usr/share/iso-codes/json
+}
+check_test() {
+  check_run
+  need libcmocka-dev pkg-config --exists cmocka
+  need python3 test -x /usr/bin/python3
+}
+check_ci() {
+  check_test
+  need clang-14 compiles clang-14
+  need libclang-rt-14-dev links clang-14 -fsanitize=address
+  need clang-format-14 formats
+  need debootstrap test -e /usr/sbin/debootstrap
+  need dpkg-dev command -v dpkg-source
+  need tcl command -v tclsh
+  need util-linux command -v unshare
+}
+
+case $goal in
+run | test | ci) "check_$goal" ;;
+*) echo "usage: install-deps.sh run|test|ci" >&2 && exit 2 ;;
+esac
+((${#missing[@]})) || exit 0
+
+root=()
+[[ $(id -u) == 0 ]] || root=(sudo)
+line="${root[*]} apt-get install -y --no-install-recommends ${missing[*]}"
+if ! command -v apt-get >/dev/null; then
+  echo "missing (Debian's package names): ${missing[*]}" >&2
+  exit 1
+fi
+if ((${#root[@]})) && ! sudo -n true 2>/dev/null; then
+  echo "missing packages; run:  ${line# }" >&2
+  exit 1
+fi
+echo "installing: ${missing[*]}"
+"${root[@]}" apt-get update -q
+"${root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -yq --no-install-recommends "${missing[@]}"

@@ -1,0 +1,134 @@
+#!/usr/bin/env bash
+# walls.sh [ROOT]: the walls between the rooms (design: a room includes only rooms above it), and
+# the calls that src/ and ext/ never make. Each violation is one line "wall RULE: FILE: TEXT".
+# With MSG_BUILD set, every test file must also be registered there with ctest.
+set -euo pipefail
+cd "${1:-${MSG_SOURCE:-$(dirname "$0")/../..}}"
+cc=${CC:-cc}
+violations=0
+
+complain() { # RULE FILE TEXT
+  echo "wall $1: $2: $3"
+  violations=$((violations + 1))
+}
+
+# The room of a path relative to the top level, or nothing.
+room_of() {
+  case ${1%/*} in
+  src/base | src/model | src/store | src/store/local | src/store/mongo | src/engine) echo "${1%/*}" ;;
+  ext) echo ext ;;
+  esac
+}
+
+# The rooms that a file of a room may include.
+rooms_above() { # ROOM FILE
+  local port="src/base src/model src/store"
+  case $1 in
+  src/base) echo src/base ;;
+  src/model) echo src/base src/model ;;
+  src/store) echo "$port" ;;
+  src/store/*) echo "$port $1" ;;
+  src/engine) echo "$port src/engine" ;;
+  ext) if [[ $2 == ext/msg_ext.c ]]; then
+    echo "$port src/store/local src/store/mongo src/engine ext"
+  else echo "$port src/engine ext"; fi ;;
+  esac
+}
+
+check_include() { # FILE ROOM QUOTE HEADER
+  local file=$1 room=$2 quote=$3 header=$4 target
+  case $header in
+  sqlite3.h | sqlite3ext.h)
+    [[ $room == ext || $room == src/store/local ]] || complain sqlite "$file" "$header"
+    return
+    ;;
+  mongoc.h | bson.h | mongoc/* | bson/* | mongoc-*/* | bson-*/*)
+    [[ $room == src/store/mongo ]] || complain mongo "$file" "$header"
+    return
+    ;;
+  pthread.h | threads.h | semaphore.h)
+    [[ $file == src/base/thread.c ]] || complain thread "$file" "$header"
+    return
+    ;;
+  esac
+  [[ $quote == '"' ]] || return 0
+  target=src/$header
+  [[ $header == ext/* ]] && target=$header
+  if [[ ! -f $target || -z $(room_of "$target") ]]; then
+    complain path "$file" "\"$header\" is not written as ROOM/FILE.h"
+  elif [[ " $(rooms_above "$room" "$file") " != *" $(room_of "$target") "* ]]; then
+    complain room "$file" "$room may not include $header"
+  fi
+}
+
+# Prints "RULE WORDS" for each RULE REGEX pair that FILE breaks. Comments and literals do not count,
+# nor members (x.free, x->free).
+forbidden_words() { # FILE {RULE REGEX}...
+  perl -e '
+    my ($file, %rules) = @ARGV;
+    open(my $in, "<", $file) or die "$file: $!";
+    local $/;
+    my $code = <$in>;
+    $code =~ s{/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\])*"|\x27(?:\\.|[^\x27\\])*\x27}{ }gs;
+    for my $rule (sort keys %rules) {
+      my %seen;
+      my @hits = grep { !$seen{$_}++ } $code =~ /(?<![\w.>])($rules{$rule})/g;
+      print "$rule @hits\n" if @hits;
+    }' "$@"
+}
+
+check_source() { # FILE
+  local file=$1 room quote header rule hits rules
+  room=$(room_of "$file")
+  if [[ -z $room ]]; then
+    complain place "$file" "is in no room, so nothing compiles it"
+    return
+  fi
+  while read -r quote header; do
+    check_include "$file" "$room" "$quote" "$header"
+  done < <(sed -nE 's/^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+).*/\1 \2/p' "$file")
+  rules=(output '(?:v?f?d?printf|f?puts|putchar|perror|abort|_?exit)\s*\(|stderr\b|stdout\b')
+  [[ $file == src/base/mem.c ]] ||
+    rules+=(memory '(?:malloc|free|calloc|realloc|reallocarray|strdup|strndup|v?asprintf)\s*\(')
+  [[ $file == src/base/thread.c ]] || rules+=(thread 'pthread_\w+')
+  [[ $room == ext || $room == src/store/local ]] || rules+=(sqlite 'sqlite3_\w+')
+  hits=$(forbidden_words "$file" "${rules[@]}")
+  while read -r rule hits; do
+    [[ -z $rule ]] || complain "$rule" "$file" "$hits"
+  done <<<"$hits"
+}
+
+# A header needs nothing before it, and may come twice.
+check_header() { # FILE
+  local name=${1#src/} output
+  output=$(printf '#include "%s"\n#include "%s"\n' "$name" "$name" |
+    "$cc" -x c -std=c11 -D_GNU_SOURCE -DMSG_VERSION='""' -Wall -Wextra -Werror -Wno-unused \
+      -fsyntax-only -Isrc -I. - 2>&1) || complain header "$1" "$(grep -m1 -E 'error|warning' <<<"$output")"
+}
+
+# A test file must have a name that the build picks up and, given a build, be known to ctest.
+check_tests() {
+  local file folder name known=
+  [[ -z ${MSG_BUILD:-} ]] || known=$(ctest --test-dir "$MSG_BUILD" -N | sed -nE 's/^ *Test +#[0-9]+: //p')
+  while read -r file; do
+    folder=${file#tests/} && folder=${folder%/*} && name=${file##*/}
+    case $folder/$name in
+    unit/test_*.c | contract/test_*.c | engine/test_*.c | ext/test_*.c) ;;
+    sql/test_*.sh | hosts/test_*.sh | hosts/test_*.py | faults/test_*.sh | faults/test_*.py) ;;
+    hosts/host_*.c | faults/host_*.c | fuzz/fuzz_*.c | bench/*.c | support/*.c) continue ;;
+    *.c | */test_*) complain test "$file" "no build rule picks up this name" && continue ;;
+    *) continue ;;
+    esac
+    name=${name#test_} && name=$folder.${name%.*}
+    [[ -z $known || $'\n'$known$'\n' == *$'\n'$name$'\n'* ]] ||
+      complain test "$file" "ctest does not know $name"
+  done < <(find tests -type f \( -name '*.c' -o -name 'test_*' \) | sort)
+}
+
+files=$(find src ext -type f -name '*.[ch]' | sort)
+while read -r file; do
+  check_source "$file"
+  [[ $file != *.h ]] || check_header "$file"
+done <<<"$files"
+check_tests
+((violations == 0)) || { echo "$violations violations" && exit 1; }
