@@ -1,0 +1,19 @@
+/* clock.h - time. Wall time is ms since the epoch, UTC. */
+#ifndef MSG_BASE_CLOCK_H
+#define MSG_BASE_CLOCK_H
+
+#include <stdint.h>
+
+/* "no such time": later than every other. */
+#define MSG_NEVER INT64_MAX
+
+/** Wall clock, ms. Tests may shift it. Thread: any. */
+int64_t msg_clock_now_ms(void);
+/** Monotonic clock, ms: for waits and their deadlines, never stored. */
+int64_t msg_clock_mono_ms(void);
+/** Tests: add `shift_ms` to the wall clock (0 restores it). */
+void msg_clock_shift(int64_t shift_ms);
+/** now + delta, saturating at MSG_NEVER. delta >= 0. */
+int64_t msg_clock_add(int64_t now_ms, int64_t delta_ms);
+
+#endif

@@ -1,0 +1,80 @@
+#include "base/oid.h"
+
+#include <stdatomic.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/process.h"
+#include "base/thread.h"
+
+static int seeded;
+static uint8_t process_random[5]; /* written under `seeded` only */
+static _Atomic uint32_t counter;  /* 24 bits count, from a random start */
+
+static void seed(void) {
+  uint32_t start;
+  msg_process_random(process_random, sizeof process_random);
+  msg_process_random(&start, sizeof start);
+  atomic_store_explicit(&counter, start, memory_order_relaxed);
+}
+
+static void put_be(uint8_t *out, uint32_t v, unsigned bytes) {
+  for (unsigned i = 0; i < bytes; i++)
+    out[i] = (uint8_t)(v >> 8 * (bytes - 1 - i));
+}
+
+/* Relaxed: that no two callers get one number is all the counter promises. 24 bits wrap after 16.7
+ * million ids, which no process makes within the second that the first four bytes count. */
+msg_oid msg_oid_new(void) {
+  msg_oid id;
+  msg_once_per_fork(&seeded, seed);
+  put_be(id.b, (uint32_t)(msg_clock_now_ms() / 1000), 4);
+  memcpy(id.b + 4, process_random, sizeof process_random);
+  put_be(id.b + 9, atomic_fetch_add_explicit(&counter, 1, memory_order_relaxed), 3);
+  return id;
+}
+
+void msg_oid_hex(const msg_oid *id, char out[MSG_OID_HEX + 1]) {
+  static const char DIGITS[] = "0123456789abcdef";
+  for (size_t i = 0; i < sizeof id->b; i++) {
+    out[2 * i] = DIGITS[id->b[i] >> 4];
+    out[2 * i + 1] = DIGITS[id->b[i] & 15];
+  }
+  out[MSG_OID_HEX] = '\0';
+}
+
+static int hex_digit(char c) {
+  if (c >= '0' && c <= '9')
+    return c - '0';
+  if (c >= 'a' && c <= 'f')
+    return c - 'a' + 10;
+  if (c >= 'A' && c <= 'F')
+    return c - 'A' + 10;
+  return -1;
+}
+
+bool msg_oid_parse(const char *s, msg_oid *out) {
+  msg_oid id;
+  if (!s)
+    return false;
+  for (size_t i = 0; i < sizeof id.b; i++) {
+    int hi = hex_digit(s[2 * i]);
+    int lo = hi < 0 ? -1 : hex_digit(s[2 * i + 1]); /* never past the NUL */
+    if (lo < 0)
+      return false;
+    id.b[i] = (uint8_t)(hi << 4 | lo);
+  }
+  if (s[MSG_OID_HEX] != '\0')
+    return false;
+  *out = id;
+  return true;
+}
+
+int msg_oid_cmp(const msg_oid *a, const msg_oid *b) {
+  return memcmp(a->b, b->b, sizeof a->b);
+}
+
+bool msg_oid_is_zero(const msg_oid *id) {
+  static const msg_oid ZERO;
+  return msg_oid_cmp(id, &ZERO) == 0;
+}

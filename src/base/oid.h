@@ -1,0 +1,23 @@
+/* oid.h - ObjectIds (MongoDB): 4 bytes seconds, 5 bytes random per process, 3 bytes counter. */
+#ifndef MSG_BASE_OID_H
+#define MSG_BASE_OID_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define MSG_OID_HEX 24
+
+typedef struct msg_oid {
+  uint8_t b[12];
+} msg_oid;
+
+/** A new id, unique over processes and after fork (reseeded in the child). Thread: any. */
+msg_oid msg_oid_new(void);
+/** Lower-case hex, NUL-terminated, into out[25]. */
+void msg_oid_hex(const msg_oid *id, char out[MSG_OID_HEX + 1]);
+/** False unless s is exactly 24 hex digits (either case). */
+bool msg_oid_parse(const char *s, msg_oid *out);
+int msg_oid_cmp(const msg_oid *a, const msg_oid *b);
+bool msg_oid_is_zero(const msg_oid *id);
+
+#endif

@@ -1,0 +1,91 @@
+/* message.h - a message: Morphium's fields (morphium-format.md 2.2) plus ours. A pure value. */
+#ifndef MSG_MODEL_MESSAGE_H
+#define MSG_MODEL_MESSAGE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/oid.h"
+#include "model/value.h"
+
+/* What msg_messages.state shows. */
+enum msg_state {
+  MSG_STATE_READY = 0,
+  MSG_STATE_DELAYED,
+  MSG_STATE_CLAIMED,
+  MSG_STATE_BLOCKED,   /* waits behind the head of its group */
+  MSG_STATE_PROCESSED, /* every recipient took it, or settled and not yet removed */
+  MSG_STATE_DEAD,
+  MSG_STATE_EXPIRED /* past delete_at and not yet swept */
+};
+#define MSG_STATE_COUNT 7
+
+#define MSG_PRIORITY_DEFAULT 1000
+#define MSG_TTL_DEFAULT_MS   30000
+
+typedef struct msg_message {
+  /* Morphium's */
+  msg_oid id; /* zero until put gives one */
+  char *topic;
+  char *msg; /* free text or NULL */
+  msg_value value;
+  char *map;        /* JSON object text or NULL (map_value) */
+  char *additional; /* JSON array text or NULL */
+  char *sender, *sender_host;
+  char **recipients; /* NULL: everybody */
+  size_t recipient_count;
+  msg_oid in_answer_to; /* zero: not an answer */
+  char *processed_by;   /* JSON array text; filled by find only, "[]" if nobody */
+  bool exclusive;
+  bool timing_out;
+  bool delete_after_processing;
+  int32_t delete_after_processing_ms;
+  int32_t priority;     /* lower is more urgent */
+  int64_t timestamp_ms; /* sent */
+  int64_t ttl_ms;       /* 0 when !timing_out */
+  int64_t delete_at_ms; /* MSG_NEVER: none */
+  /* ours */
+  int64_t seq;           /* store order; 0 where the store has none */
+  int64_t deliver_at_ms; /* 0: at once */
+  char *key;             /* de-duplication, or NULL */
+  char *group;           /* FIFO, or NULL */
+  enum msg_state state;
+  int32_t attempts;            /* deliveries */
+  char *reason;                /* dead-letter reason or NULL */
+  char *owner;                 /* claim: node, or NULL */
+  char token[MSG_OID_HEX + 1]; /* claim: "" if none */
+  int64_t since_ms, until_ms;  /* claim: start and lease end; 0 if none */
+} msg_message;
+
+/** Defaults: priority 1000, timing_out, delete_at MSG_NEVER, everything else zero. */
+void msg_message_init(msg_message *m);
+/** Free everything and start again from the defaults. */
+void msg_message_clear(msg_message *m);
+/** Deep copy; on MSG_NOMEM *out is initialised and empty. */
+int msg_message_copy(msg_message *out, const msg_message *m);
+/** Append one recipient (copied): MSG_OK, or MSG_NOMEM with m unchanged. */
+int msg_message_add_recipient(msg_message *m, const char *node);
+bool msg_message_has_recipient(const msg_message *m, const char *node);
+/** Names of states as shown in SQL ("ready", ...); parse returns false for any other text.
+ *  Case-sensitive. */
+const char *msg_state_name(enum msg_state s);
+bool msg_state_parse(const char *s, enum msg_state *out);
+
+/* A growable list of messages, in hand-out order. */
+typedef struct msg_list {
+  msg_message *at;
+  size_t n, cap;
+} msg_list;
+#define MSG_LIST_INIT                                                                              \
+  { 0 }
+/** Append an initialised message and return it, NULL when memory is out. */
+msg_message *msg_list_add(msg_list *l);
+/** Free the messages and the list; it can be used again. */
+void msg_list_clear(msg_list *l);
+/** Sort by priority, deliver_at, seq, id. */
+void msg_list_sort(msg_list *l);
+
+#endif
