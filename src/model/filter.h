@@ -32,6 +32,7 @@ typedef struct msg_filter {
   bool descending_seq;   /* wanted newest first (only with !ordered) */
   bool ascending_seq;    /* wanted oldest first (only with !ordered and !descending_seq) */
   int64_t limit, offset; /* -1 / 0: none; set only when the store applies every term exactly */
+  bool bare;             /* nobody looks at processed_by: leave it NULL (it costs look-ups) */
 } msg_filter;
 
 /** Everything, in store order. */

@@ -1,0 +1,50 @@
+/* outbox.h - what the host's open transaction holds beside rows: seen by a virtual table without
+ * rows, msg_outbox, whose xBegin, xSavepoint, xRollbackTo, xRollback and xCommit follow it.
+ *
+ * A batch enters by a nested INSERT of ours into temp.msg_outbox (the eponymous one while there is
+ * no temp table). A savepoint that was open before the first batch has no mark: a ROLLBACK TO it cuts
+ * to nothing. */
+#ifndef MSG_EXT_OUTBOX_H
+#define MSG_EXT_OUTBOX_H
+
+#include "ext/connection.h"
+
+enum msg_batch_kind {
+  MSG_BATCH_CLAIMED,   /* deliveries: undone ones still count as attempts */
+  MSG_BATCH_ANNOUNCED, /* the participant's row */
+  MSG_BATCH_CHANGED    /* what the engine remembers of the node */
+};
+
+/* One marker's content: undone as a whole. */
+typedef struct msg_batch {
+  enum msg_batch_kind kind;
+  msg_store *store;   /* a reference */
+  msg_opened *opened; /* NULL once closed */
+  msg_oid *ids;       /* MSG_BATCH_CLAIMED; owned */
+  size_t n;
+} msg_batch;
+
+typedef struct msg_outbox_mark {
+  int level;
+  size_t batches; /* entered before the savepoint */
+} msg_outbox_mark;
+
+typedef struct msg_outbox {
+  msg_batch *at;
+  size_t n, cap;
+  msg_outbox_mark *marks;
+  size_t mark_count, mark_cap;
+  bool open; /* a marker of ours is being inserted: the last batch is not in yet */
+} msg_outbox;
+
+/** Enter a batch (ids are copied) by its marker. On failure it is not in. */
+int msg_outbox_enter(msg_connection *c, msg_opened *o, enum msg_batch_kind kind, const msg_oid *ids,
+                     size_t n, msg_err *err);
+/** The node is closed: its batches stay, by their store. */
+void msg_outbox_forget(msg_connection *c, const msg_opened *o);
+void msg_outbox_clear(msg_connection *c);
+/** Connect msg_owner, the virtual table whose xDisconnect releases what is kept on the host. It is
+ *  eponymous only: no ROLLBACK or schema reset disconnects it, only the closing of the connection. */
+int msg_outbox_own(msg_connection *c, msg_err *err);
+
+#endif

@@ -1,0 +1,328 @@
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/str.h"
+#include "engine/node_int.h"
+
+/* --- listening ----------------------------------------------------------------------------- */
+
+static size_t find_listen_locked(const msg_node *node, const char *pattern) {
+  size_t i = 0;
+  while (i < node->listen_count && strcmp(node->listens[i], pattern) != 0)
+    i++;
+  return i;
+}
+
+static bool knows_listen(msg_node *node, const char *pattern) {
+  msg_mutex_lock(node->mtx);
+  bool known = find_listen_locked(node, pattern) < node->listen_count;
+  msg_mutex_unlock(node->mtx);
+  return known;
+}
+
+/* Without memory it is asked again next time: no harm done. */
+static void remember_listen(msg_node *node, const char *pattern) {
+  char *copy = msg_strdup(pattern);
+  msg_mutex_lock(node->mtx);
+  if (copy && find_listen_locked(node, pattern) == node->listen_count &&
+      msg_grow(&node->listens, &node->listen_cap, node->listen_count + 1, sizeof *node->listens) ==
+          MSG_OK) {
+    node->listens[node->listen_count++] = copy;
+    copy = NULL;
+  }
+  msg_mutex_unlock(node->mtx);
+  msg_free(copy);
+}
+
+static void forget_listen(msg_node *node, const char *pattern) {
+  char *old = NULL;
+  msg_mutex_lock(node->mtx);
+  size_t i = find_listen_locked(node, pattern);
+  if (i < node->listen_count) {
+    old = node->listens[i];
+    node->listens[i] = node->listens[--node->listen_count];
+  }
+  msg_mutex_unlock(node->mtx);
+  msg_free(old);
+}
+
+void msg_node_forget(msg_node *node) {
+  if (msg_node_check(node, NULL) != MSG_OK)
+    return;
+  msg_mutex_lock(node->mtx);
+  for (size_t i = 0; i < node->listen_count; i++)
+    msg_free(node->listens[i]);
+  node->listen_count = 0;
+  msg_mutex_unlock(node->mtx);
+}
+
+static bool catches_up(const msg_use *u) {
+  const msg_settings *s = &u->policy->settings;
+  return s->catch_up_set ? s->catch_up : !u->node->automatic;
+}
+
+static int listen(msg_use *u, msg_call *call, const char *pattern, bool catch_up, msg_err *err) {
+  int rc = MSG_STORE(u, msg_call_looks(call), listen, &u->actor, pattern, catch_up, err);
+  if (rc != MSG_OK && rc != MSG_EXISTS)
+    return rc;
+  remember_listen(u->node, pattern);
+  return MSG_OK;
+}
+
+/* Refuses what no pattern can be, before the store hears of it. */
+static int check_pattern(const char *pattern, msg_err *err) {
+  msg_pattern *compiled;
+  int rc = msg_pattern_new(pattern, &compiled, err);
+  if (rc == MSG_OK)
+    msg_pattern_free(compiled);
+  return rc;
+}
+
+int msg_node_listen(msg_node *node, msg_call *call, const char *pattern, const bool *catch_up,
+                    msg_err *err) {
+  msg_use u;
+  int rc = check_pattern(pattern, err);
+  if (rc == MSG_OK)
+    rc = msg_use_begin(&u, node, err);
+  if (rc != MSG_OK)
+    return rc;
+  rc = listen(&u, call, pattern, catch_up ? *catch_up : catches_up(&u), err);
+  msg_use_end(&u);
+  if (rc == MSG_OK)
+    msg_cursor_bump(node->cursor); /* for those that await everything listened to */
+  return rc;
+}
+
+int msg_node_unlisten(msg_node *node, msg_call *call, const char *pattern, msg_err *err) {
+  msg_use u;
+  int rc = msg_use_begin(&u, node, err);
+  if (rc != MSG_OK)
+    return rc;
+  rc = MSG_STORE(&u, call->session, unlisten, &u.actor, pattern, err);
+  if (rc == MSG_OK || rc == MSG_NOTFOUND)
+    forget_listen(node, pattern);
+  msg_use_end(&u);
+  return rc;
+}
+
+/* --- awaiting ------------------------------------------------------------------------------ */
+
+static int look_for_await(msg_use *u, msg_call *call, const msg_pattern *pattern, size_t max,
+                          msg_list *out, msg_err *err) {
+  msg_oid *reserved = NULL;
+  msg_unseen query = {.pattern = pattern,
+                      .paused = (const msg_pattern *const *)u->policy->paused,
+                      .paused_count = u->policy->paused_count,
+                      .max = max};
+  int rc = msg_reserve_copy(u->node, &reserved, &query.reserved_count, err);
+  if (rc != MSG_OK)
+    return rc;
+  query.reserved = reserved;
+  rc = msg_look_take(u, call, &query, out, err);
+  msg_free(reserved);
+  return rc;
+}
+
+/* Looks until something came or the wait is over. */
+static int await(msg_use *u, msg_call *call, msg_wait *w, const msg_pattern *pattern, size_t max,
+                 msg_list *out, msg_err *err) {
+  const size_t before = out->n;
+  int rc = MSG_OK;
+  if (pattern && !knows_listen(u->node, msg_pattern_text(pattern)))
+    rc = listen(u, call, msg_pattern_text(pattern), catches_up(u), err);
+  while (rc == MSG_OK) {
+    msg_wait_mark(w);
+    rc = look_for_await(u, call, pattern, max, out, err);
+    if (rc != MSG_OK || out->n > before)
+      break;
+    rc = msg_wait_again(w, err);
+  }
+  if (rc == MSG_OK)
+    msg_look_handed(u->node, out, before, MSG_STAT_AWAITED);
+  return rc;
+}
+
+int msg_node_await(msg_node *node, msg_call *call, const char *pattern, int64_t timeout_ms,
+                   size_t max, msg_list *out, msg_err *err) {
+  msg_use u;
+  msg_wait w;
+  msg_pattern *compiled = NULL;
+  int rc = msg_use_begin(&u, node, err);
+  if (rc != MSG_OK)
+    return rc;
+  if (max == 0)
+    rc = msg_err_set(err, MSG_INVALID, "await: a maximum of 0 messages: give 1 or more");
+  if (rc == MSG_OK && pattern)
+    rc = msg_pattern_new(pattern, &compiled, err);
+  if (rc == MSG_OK)
+    rc = msg_wait_begin(&w, &u, call, "await", pattern, timeout_ms, err);
+  if (rc == MSG_OK) {
+    rc = await(&u, call, &w, compiled, max, out, err);
+    msg_wait_end(&w);
+  }
+  msg_pattern_free(compiled);
+  msg_use_end(&u);
+  return rc;
+}
+
+/* --- claims that found nothing ------------------------------------------------------------- */
+
+/* Takes the pattern of the same text out; NULL if there is none. */
+static msg_pattern *take_vain_locked(msg_node *node, const char *text) {
+  for (size_t i = 0; i < node->vain_count; i++) {
+    msg_pattern *p = node->vain[i];
+    if (strcmp(msg_pattern_text(p), text) != 0)
+      continue;
+    node->vain_count--;
+    memmove(&node->vain[i], &node->vain[i + 1], (node->vain_count - i) * sizeof node->vain[0]);
+    return p;
+  }
+  return NULL;
+}
+
+/* Remembers `p` (taken) as claimed in vain, the latest; or forgets its text. */
+static void note_vain(msg_node *node, msg_pattern *p, bool vain) {
+  msg_pattern *old, *oldest = NULL;
+  msg_mutex_lock(node->mtx);
+  old = node->vain_count > 0 ? take_vain_locked(node, msg_pattern_text(p)) : NULL;
+  if (vain && node->vain_count == MSG_VAIN_MAX)
+    oldest = take_vain_locked(node, msg_pattern_text(node->vain[0]));
+  if (vain)
+    node->vain[node->vain_count++] = p;
+  msg_mutex_unlock(node->mtx);
+  msg_pattern_free(old);
+  msg_pattern_free(oldest);
+  if (!vain)
+    msg_pattern_free(p);
+}
+
+bool msg_node_claimed_in_vain(msg_node *node, const char *topic) {
+  if (msg_node_check(node, NULL) != MSG_OK)
+    return false;
+  bool vain = false;
+  msg_mutex_lock(node->mtx);
+  for (size_t i = 0; i < node->vain_count && !vain; i++)
+    vain = msg_pattern_match(node->vain[i], topic);
+  msg_mutex_unlock(node->mtx);
+  return vain;
+}
+
+/* --- claiming ------------------------------------------------------------------------------ */
+
+/* A claim writes, so a waiter asks first whether there is something: fifty idle ones cost no
+ * write. */
+static int look_for_claim(msg_use *u, msg_call *call, const msg_wait *w, msg_claim *query,
+                          msg_list *out, msg_err *err) {
+  bool there = true;
+  int rc = MSG_OK;
+  query->paused = (const msg_pattern *const *)u->policy->paused;
+  query->paused_count = u->policy->paused_count;
+  if (w->waits)
+    rc = MSG_STORE(u, msg_call_looks(call), claimable, &u->actor, query, &there, err);
+  if (rc == MSG_OK && there)
+    rc = MSG_STORE(u, call->session, claim, &u->actor, query, out, err);
+  return rc;
+}
+
+static int claim(msg_use *u, msg_call *call, msg_wait *w, msg_claim *query, msg_list *out,
+                 msg_err *err) {
+  const size_t before = out->n;
+  int rc;
+  do {
+    msg_wait_mark(w);
+    rc = look_for_claim(u, call, w, query, out, err);
+    if (rc != MSG_OK || out->n > before)
+      break;
+    rc = msg_wait_again(w, err);
+  } while (rc == MSG_OK);
+  if (rc == MSG_OK)
+    msg_look_handed(u->node, out, before, MSG_STAT_CLAIMED);
+  return rc;
+}
+
+static int check_claim(const msg_claim *query, const char *pattern, msg_err *err) {
+  if (query->count == 0)
+    return msg_err_set(err, MSG_INVALID, "claim on '%s': a count of 0: give 1 or more",
+                       msg_show(pattern).s);
+  if (query->lease_ms <= 0)
+    return msg_err_set(err, MSG_INVALID,
+                       "claim on '%s': a lease of %lld ms: give 1 or more, or 0 for the node's own",
+                       msg_show(pattern).s, (long long)query->lease_ms);
+  return MSG_OK;
+}
+
+int msg_node_claim(msg_node *node, msg_call *call, const char *pattern, size_t count,
+                   int64_t lease_ms, int64_t wait_ms, msg_list *out, msg_err *err) {
+  msg_use u;
+  msg_wait w;
+  msg_pattern *compiled = NULL;
+  int rc = msg_use_begin(&u, node, err);
+  if (rc != MSG_OK)
+    return rc;
+  msg_claim query = {.count = count, .lease_ms = lease_ms ? lease_ms : u.policy->settings.lease_ms};
+  rc = check_claim(&query, pattern, err);
+  if (rc == MSG_OK)
+    rc = msg_pattern_new(pattern, &compiled, err);
+  if (rc == MSG_OK)
+    rc = msg_wait_begin(&w, &u, call, "claim", pattern, wait_ms, err);
+  if (rc == MSG_OK) {
+    query.pattern = compiled;
+    rc = claim(&u, call, &w, &query, out, err);
+    msg_wait_end(&w);
+  }
+  if (rc == MSG_OK || rc == MSG_TIMEOUT)
+    note_vain(node, compiled, rc == MSG_TIMEOUT);
+  else
+    msg_pattern_free(compiled);
+  msg_use_end(&u);
+  return rc;
+}
+
+/* --- settling ------------------------------------------------------------------------------ */
+
+static void count_settled(msg_node *node, enum msg_settle_verb verb, const msg_settle_item *items,
+                          size_t n) {
+  static const enum msg_stat STATS[] = {
+      [MSG_SETTLE_ACK] = MSG_STAT_ACKED,       [MSG_SETTLE_RELEASE] = MSG_STAT_RELEASED,
+      [MSG_SETTLE_EXTEND] = MSG_STAT_EXTENDED, [MSG_SETTLE_REJECT] = MSG_STAT_REJECTED,
+      [MSG_SETTLE_FREE] = MSG_STAT_RELEASED,
+  };
+  int64_t done = 0;
+  for (size_t i = 0; i < n; i++)
+    done += items[i].done;
+  msg_node_count(node, STATS[verb], done);
+  msg_node_count(node, MSG_STAT_LATE, (int64_t)n - done);
+}
+
+static int check_settle(const msg_settle *how, msg_err *err) {
+  if (how->verb == MSG_SETTLE_RELEASE && how->delay_ms < 0)
+    return msg_err_set(err, MSG_INVALID, "release: a delay of %lld ms is negative",
+                       (long long)how->delay_ms);
+  if (how->verb == MSG_SETTLE_EXTEND && how->lease_ms <= 0)
+    return msg_err_set(err, MSG_INVALID, "extend: a lease of %lld ms: give 1 or more",
+                       (long long)how->lease_ms);
+  return MSG_OK;
+}
+
+int msg_node_settle(msg_node *node, msg_call *call, const msg_settle *how, msg_settle_item *items,
+                    size_t n, msg_err *err) {
+  msg_use u;
+  int rc = check_settle(how, err);
+  if (rc == MSG_OK)
+    rc = msg_use_begin(&u, node, err);
+  if (rc != MSG_OK)
+    return rc;
+  if (n > 0)
+    rc = MSG_STORE(&u, call->session, settle, &u.actor, how, items, n, err);
+  if (rc == MSG_OK)
+    count_settled(node, how->verb, items, n);
+  msg_use_end(&u);
+  return rc;
+}
+
+void msg_node_undone(msg_node *node, const msg_oid *ids, size_t n) {
+  if (n == 0 || msg_node_check(node, NULL) != MSG_OK)
+    return;
+  node->store->ops->claims_undone(node->store, ids, n);
+  msg_node_count(node, MSG_STAT_UNDONE, (int64_t)n);
+}

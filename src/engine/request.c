@@ -1,0 +1,94 @@
+#include "engine/node_int.h"
+
+/* A request under way: the answers that have come are in out, from index `before` on. */
+typedef struct quest {
+  msg_oid id; /* of the request */
+  size_t wanted, before;
+  msg_list *out;
+} quest;
+
+static size_t got(const quest *q) {
+  return q->out->n - q->before;
+}
+
+/* An answer may be there before the put returns, so the id is spoken for first. With a key seen
+ * before, it is another request's id whose answers count. */
+static int ask(msg_use *u, msg_call *call, const msg_message *request, quest *q, msg_err *err) {
+  msg_oid stored;
+  q->id = request->id;
+  int rc = msg_reserve_add(u->node, &q->id, err);
+  if (rc != MSG_OK)
+    return rc;
+  rc = msg_send_one(u, msg_call_looks(call), request, &stored, err);
+  if (rc == MSG_OK && msg_oid_cmp(&stored, &q->id) != 0) {
+    rc = msg_reserve_add(u->node, &stored, err);
+    msg_reserve_drop(u->node, &q->id);
+    q->id = stored;
+  } else if (rc != MSG_OK) {
+    msg_reserve_drop(u->node, &q->id);
+  }
+  return rc;
+}
+
+static int collect(msg_use *u, msg_call *call, msg_wait *w, quest *q, msg_err *err) {
+  int rc = MSG_OK;
+  while (rc == MSG_OK) {
+    msg_wait_mark(w);
+    msg_unseen query = {.answers_to = &q->id, .max = q->wanted - got(q)};
+    rc = msg_look_take(u, call, &query, q->out, err);
+    if (rc == MSG_OK && got(q) == q->wanted)
+      return MSG_OK;
+    if (rc == MSG_OK)
+      rc = msg_wait_again(w, err);
+  }
+  return rc == MSG_TIMEOUT && got(q) > 0 ? MSG_OK : rc;
+}
+
+/* Leaves the list as it was. */
+static void give_up(quest *q) {
+  while (got(q) > 0)
+    msg_message_clear(&q->out->at[--q->out->n]);
+  if (q->before == 0)
+    msg_list_clear(q->out);
+}
+
+static int request_and_collect(msg_use *u, msg_call *call, const msg_message *request, msg_wait *w,
+                               quest *q, msg_oid *id, msg_err *err) {
+  msg_node *node = u->node;
+  int rc = ask(u, call, request, q, err);
+  if (rc != MSG_OK)
+    return rc;
+  msg_node_count(node, MSG_STAT_REQUESTS, 1);
+  if (id)
+    *id = q->id;
+  rc = collect(u, call, w, q, err);
+  msg_reserve_drop(node, &q->id);
+  if (rc == MSG_OK)
+    msg_look_handed(node, q->out, q->before, MSG_STAT_ANSWERS);
+  else if (rc == MSG_TIMEOUT)
+    msg_node_count(node, MSG_STAT_TIMEOUTS, 1);
+  if (rc != MSG_OK)
+    give_up(q);
+  return rc;
+}
+
+int msg_node_request(msg_node *node, msg_call *call, msg_message *request, int64_t timeout_ms,
+                     size_t answers, msg_oid *id, msg_list *out, msg_err *err) {
+  msg_use u;
+  msg_wait w;
+  quest q = {.wanted = answers, .before = out->n, .out = out};
+  if (answers == 0)
+    return msg_err_set(err, MSG_INVALID, "request: 0 answers wanted: give 1 or more");
+  if (call->blind)
+    return msg_wait_blind("request", request->topic, err);
+  int rc = msg_use_begin(&u, node, err);
+  if (rc != MSG_OK)
+    return rc;
+  rc = msg_wait_begin(&w, &u, call, "request", request->topic, timeout_ms, err);
+  if (rc == MSG_OK) {
+    rc = request_and_collect(&u, call, request, &w, &q, id, err);
+    msg_wait_end(&w);
+  }
+  msg_use_end(&u);
+  return rc;
+}

@@ -1,0 +1,43 @@
+#include <string.h>
+
+#include "base/mem.h"
+#include "engine/node_int.h"
+
+int msg_reserve_add(msg_node *node, const msg_oid *request, msg_err *err) {
+  msg_mutex_lock(node->mtx);
+  int rc = msg_grow(&node->reserved, &node->reserved_cap, node->reserved_count + 1,
+                    sizeof *node->reserved);
+  if (rc == MSG_OK)
+    node->reserved[node->reserved_count++] = *request;
+  msg_mutex_unlock(node->mtx);
+  return rc == MSG_OK ? MSG_OK : msg_err_nomem(err);
+}
+
+/* Waiters look again: an answer that comes late is theirs now. */
+void msg_reserve_drop(msg_node *node, const msg_oid *request) {
+  msg_mutex_lock(node->mtx);
+  for (size_t i = 0; i < node->reserved_count; i++) {
+    if (msg_oid_cmp(&node->reserved[i], request) == 0) {
+      node->reserved[i] = node->reserved[--node->reserved_count];
+      break;
+    }
+  }
+  msg_mutex_unlock(node->mtx);
+  msg_cursor_bump(node->cursor);
+}
+
+int msg_reserve_copy(msg_node *node, msg_oid **out, size_t *n, msg_err *err) {
+  msg_oid *copy = NULL;
+  msg_mutex_lock(node->mtx);
+  size_t count = node->reserved_count;
+  if (count > 0)
+    copy = msg_alloc(count * sizeof *copy);
+  if (copy)
+    memcpy(copy, node->reserved, count * sizeof *copy);
+  msg_mutex_unlock(node->mtx);
+  if (count > 0 && !copy)
+    return msg_err_nomem(err);
+  *out = copy;
+  *n = count;
+  return MSG_OK;
+}

@@ -1,0 +1,222 @@
+/* candidates.c - see candidates.h. */
+#include "store/local/candidates.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "store/local/reading.h"
+
+/* More expired rows than this in front: not worth passing over one by one. */
+#define EXPIRED_MANY "257"
+/* As many unexpired ones are worth sorting. */
+#define SORT_MANY    "4097"
+
+#define FIRST "SELECT priority, deliver_at, seq FROM @.msg_store_message INDEXED BY msg_store_message_"
+#define IN_ORDER " ORDER BY priority, deliver_at, seq LIMIT "
+
+static const char SQL_READY[] =
+    FIRST "ready WHERE state = 1 AND queue = ?1 AND topic = ?2" IN_ORDER "?3";
+static const char SQL_MORTAL[] =
+    FIRST "mortal WHERE state = 2 AND queue = ?1 AND topic = ?2 AND delete_at > ?4" IN_ORDER "?3";
+/* Touches no expired row, but sorts. */
+static const char SQL_MORTAL_END[] =
+    FIRST "mortal_end WHERE state = 2 AND queue = ?1 AND topic = ?2 AND delete_at > ?4" IN_ORDER
+          "?3";
+static const char SQL_ADDRESSED[] =
+    "SELECT l.priority, l.deliver_at, l.seq, m.topic FROM @.msg_store_lane AS l"
+    " CROSS JOIN @.msg_store_message AS m ON m.seq = l.seq"
+    " WHERE l.queue = ?1 AND l.node = ?2 AND l.exclusive = 1"
+    " AND (m.delete_at IS NULL OR m.delete_at > ?3)"
+    " ORDER BY l.priority, l.deliver_at, l.seq";
+
+#define COUNT_MORTAL(compare, limit)                                                               \
+  "SELECT count(*) FROM (SELECT 1 FROM @.msg_store_message INDEXED BY msg_store_message_mortal_end" \
+  " WHERE state = 2 AND queue = ?1 AND topic = ?2 AND delete_at " compare " ?3 LIMIT " limit ")"
+
+/* What a search carries along. */
+struct search {
+  const msg_claim *claim;
+  const char *node;
+  int64_t count; /* wanted of each kind */
+  int64_t now_ms;
+  msg_local_candidates *out;
+};
+
+bool msg_local_claim_wants(const msg_claim *claim, const char *topic) {
+  if (!msg_pattern_match(claim->pattern, topic))
+    return false;
+  for (size_t i = 0; i < claim->paused_count; i++)
+    if (msg_pattern_match(claim->paused[i], topic))
+      return false;
+  return true;
+}
+
+static int add(struct search *f, sqlite3_stmt *stmt, msg_err *err) {
+  msg_local_candidates *out = f->out;
+  if (msg_grow(&out->at, &out->cap, out->n + 1, sizeof *out->at) != MSG_OK)
+    return msg_err_nomem(err);
+  out->at[out->n++] = (msg_local_candidate){.priority = sqlite3_column_int64(stmt, 0),
+                                            .deliver_at_ms = sqlite3_column_int64(stmt, 1),
+                                            .seq = sqlite3_column_int64(stmt, 2)};
+  return MSG_OK;
+}
+
+/* Adds every row of a bound statement, and gives it back. */
+static int add_all(msg_local_session *s, struct search *f, sqlite3_stmt *stmt, msg_err *err) {
+  int rc;
+  while ((rc = msg_local_row(s, stmt, err)) == MSG_OK && (rc = add(f, stmt, err)) == MSG_OK)
+    ;
+  msg_local_done(s, stmt);
+  return rc == MSG_NOTFOUND ? MSG_OK : rc;
+}
+
+/* ---- by kind ---- */
+
+static int find_ready(msg_local_session *s, struct search *f, const char *topic, msg_err *err) {
+  sqlite3_stmt *stmt = NULL;
+  int rc = msg_local_bound(s, SQL_READY, &stmt, err, "tti", s->queue, topic, f->count);
+  return rc == MSG_OK ? add_all(s, f, stmt, err) : rc;
+}
+
+static int count_mortal(msg_local_session *s, const char *sql, struct search *f, const char *topic,
+                        int64_t *out, msg_err *err) {
+  sqlite3_stmt *stmt = NULL;
+  int rc = msg_local_bound(s, sql, &stmt, err, "tti", s->queue, topic, f->now_ms);
+  if (rc == MSG_OK)
+    rc = msg_local_row(s, stmt, err);
+  if (rc == MSG_OK)
+    *out = sqlite3_column_int64(stmt, 0);
+  msg_local_done(s, stmt);
+  return rc;
+}
+
+/* Which index costs less: the order with the expired in front, or those that live, sorted? */
+static int choose_mortal(msg_local_session *s, struct search *f, const char *topic,
+                         const char **sql, msg_err *err) {
+  static const char sql_expired[] = COUNT_MORTAL("<=", EXPIRED_MANY);
+  static const char sql_living[] = COUNT_MORTAL(">", SORT_MANY);
+  int64_t expired = 0, living = 0;
+  *sql = SQL_MORTAL;
+  int rc = count_mortal(s, sql_expired, f, topic, &expired, err);
+  if (rc != MSG_OK || expired < atoi(EXPIRED_MANY))
+    return rc;
+  rc = count_mortal(s, sql_living, f, topic, &living, err);
+  if (rc == MSG_OK && living < atoi(SORT_MANY))
+    *sql = SQL_MORTAL_END;
+  return rc;
+}
+
+static int find_mortal(msg_local_session *s, struct search *f, const char *topic, msg_err *err) {
+  const char *sql;
+  sqlite3_stmt *stmt = NULL;
+  size_t before = f->out->n;
+  int rc = choose_mortal(s, f, topic, &sql, err);
+  if (rc == MSG_OK)
+    rc = msg_local_bound(s, sql, &stmt, err, "ttii", s->queue, topic, f->count, f->now_ms);
+  if (rc == MSG_OK)
+    rc = add_all(s, f, stmt, err);
+  f->out->wide = f->out->wide || f->out->n > before;
+  return rc;
+}
+
+/* Lanes know no topic: those of other topics are passed over. */
+static int find_addressed(msg_local_session *s, struct search *f, msg_err *err) {
+  sqlite3_stmt *stmt = NULL;
+  size_t before = f->out->n;
+  int rc = msg_local_bound(s, SQL_ADDRESSED, &stmt, err, "tti", s->queue, f->node, f->now_ms);
+  while (rc == MSG_OK && (int64_t)(f->out->n - before) < f->count &&
+         (rc = msg_local_row(s, stmt, err)) == MSG_OK) {
+    const char *topic = (const char *)sqlite3_column_text(stmt, 3);
+    if (!topic)
+      rc = msg_err_nomem(err);
+    else if (msg_local_claim_wants(f->claim, topic))
+      rc = add(f, stmt, err);
+  }
+  msg_local_done(s, stmt);
+  f->out->wide = f->out->wide || f->out->n > before;
+  return rc == MSG_NOTFOUND ? MSG_OK : rc;
+}
+
+/* ---- by topic ---- */
+
+static int compare(const void *pa, const void *pb) {
+  const msg_local_candidate *a = pa, *b = pb;
+  if (a->priority != b->priority)
+    return a->priority < b->priority ? -1 : 1;
+  if (a->deliver_at_ms != b->deliver_at_ms)
+    return a->deliver_at_ms < b->deliver_at_ms ? -1 : 1;
+  return (a->seq > b->seq) - (a->seq < b->seq);
+}
+
+/* Keeps the first `count`. */
+static void cut(msg_local_candidates *c, size_t count) {
+  if (c->n > 1)
+    qsort(c->at, c->n, sizeof *c->at, compare);
+  if (c->n > count)
+    c->n = count;
+}
+
+typedef int (*finder)(msg_local_session *s, struct search *f, const char *topic, msg_err *err);
+
+/* `find` for every wanted topic that `sql` gives. */
+static int each_topic(msg_local_session *s, const char *sql, struct search *f, finder find,
+                      msg_err *err) {
+  sqlite3_stmt *stmt = NULL;
+  int rc = msg_local_bound(s, sql, &stmt, err, "t", s->queue);
+  while (rc == MSG_OK && (rc = msg_local_row(s, stmt, err)) == MSG_OK) {
+    const char *topic = (const char *)sqlite3_column_text(stmt, 0);
+    if (!topic)
+      rc = msg_err_nomem(err);
+    else if (msg_local_claim_wants(f->claim, topic))
+      rc = find(s, f, topic, err);
+    if (f->out->n >= 4096 && f->out->n > 8 * (size_t)f->count)
+      cut(f->out, (size_t)f->count);
+  }
+  msg_local_done(s, stmt);
+  return rc == MSG_NOTFOUND ? MSG_OK : rc;
+}
+
+static int find_by_pattern(msg_local_session *s, struct search *f, msg_err *err) {
+  static const char sql_ready[] = MSG_LOCAL_TOPICS("state = 1", "ready");
+  static const char sql_mortal[] = MSG_LOCAL_TOPICS("state = 2", "mortal");
+  int rc = each_topic(s, sql_ready, f, find_ready, err);
+  return rc == MSG_OK ? each_topic(s, sql_mortal, f, find_mortal, err) : rc;
+}
+
+static int find_by_name(msg_local_session *s, struct search *f, const char *topic, msg_err *err) {
+  if (!msg_local_claim_wants(f->claim, topic))
+    return MSG_OK;
+  int rc = find_ready(s, f, topic, err);
+  return rc == MSG_OK ? find_mortal(s, f, topic, err) : rc;
+}
+
+int msg_local_candidates_find(msg_local_session *s, const char *node, const msg_claim *claim,
+                              size_t count, int64_t now_ms, msg_local_candidates *out,
+                              msg_err *err) {
+  struct search f = {
+      .claim = claim, .node = node, .count = (int64_t)count, .now_ms = now_ms, .out = out};
+  int rc = msg_pattern_kind_of(claim->pattern) == MSG_PATTERN_EXACT
+               ? find_by_name(s, &f, msg_pattern_text(claim->pattern), err)
+               : find_by_pattern(s, &f, err);
+  if (rc == MSG_OK)
+    rc = find_addressed(s, &f, err);
+  cut(out, count);
+  return rc;
+}
+
+int msg_local_candidates_wide(msg_local_session *s, const char *node, const char *topic,
+                              int64_t now_ms, bool *out, msg_err *err) {
+  static const char sql[] =
+      "SELECT EXISTS(SELECT 1 FROM @.msg_store_message INDEXED BY msg_store_message_mortal_end"
+      "  WHERE state = 2 AND queue = ?1 AND topic = ?2 AND delete_at > ?3)"
+      " OR EXISTS(SELECT 1 FROM @.msg_store_lane WHERE queue = ?1 AND node = ?4 AND exclusive = 1)";
+  sqlite3_stmt *stmt = NULL;
+  int rc = msg_local_bound(s, sql, &stmt, err, "ttit", s->queue, topic, now_ms, node);
+  if (rc == MSG_OK)
+    rc = msg_local_row(s, stmt, err);
+  if (rc == MSG_OK)
+    *out = sqlite3_column_int(stmt, 0) != 0;
+  msg_local_done(s, stmt);
+  return rc;
+}

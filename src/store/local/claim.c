@@ -1,0 +1,322 @@
+/* claim.c - leases on exclusive messages.
+ *
+ * Under the write lock, messages are read in delivery order and then leased by one statement. (One UPDATE ... RETURNING would need
+ * two temporary tables a call, and give its rows unsorted.) The narrow way reads an exact topic where only messages without expiry
+ * and recipients wait; the wide way merges candidates of every kind and topic. */
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "store/local/candidates.h"
+#include "store/local/move.h"
+#include "store/local/reading.h"
+
+/* How often one call sweeps for more before it gives up (256 rows each). */
+#define ROUNDS_MAX 16
+
+/* No row where the wide way has a say. */
+static const char SQL_NARROW[] =
+    "SELECT " MSG_LOCAL_COLUMNS " FROM @.msg_store_message INDEXED BY msg_store_message_ready"
+    " WHERE state = 1 AND queue = ?1 AND topic = ?2"
+    " AND NOT EXISTS(SELECT 1 FROM @.msg_store_message INDEXED BY msg_store_message_mortal_end"
+    "  WHERE state = 2 AND queue = ?1 AND topic = ?2 AND delete_at > ?4)"
+    " AND NOT EXISTS(SELECT 1 FROM @.msg_store_lane WHERE queue = ?1 AND node = ?5"
+    "  AND exclusive = 1)"
+    " ORDER BY priority, deliver_at, seq LIMIT ?3";
+static const char SQL_ROW[] = "SELECT " MSG_LOCAL_COLUMNS " FROM @.msg_store_message WHERE seq = ?1";
+
+#define LEASE                                                                                      \
+  "UPDATE OR FAIL @.msg_store_message SET state = 6, due = ?1, owner = ?2, token = ?3, holder = ?4,"\
+  " since = ?5, attempts = attempts + 1 WHERE seq "
+
+static const char SQL_LEASE_ONE[] = LEASE "= ?6";
+static const char SQL_LEASE_MANY[] = LEASE "IN (SELECT value FROM json_each(?6))";
+
+struct claiming {
+  const msg_actor *actor;
+  const msg_claim *claim;
+  int64_t now_ms;
+  char token[MSG_OID_HEX + 1];
+  bool may_roll_back; /* the host's transaction decides about it */
+  msg_list *out;
+  size_t base;   /* out->n before the call */
+  size_t before; /* out->n before this round */
+  bool buried;   /* this round */
+};
+
+static size_t missing(const struct claiming *c) {
+  return c->claim->count - (c->out->n - c->base);
+}
+
+static const char *exact_topic(const msg_claim *claim) {
+  return msg_pattern_kind_of(claim->pattern) == MSG_PATTERN_EXACT ? msg_pattern_text(claim->pattern)
+                                                                  : NULL;
+}
+
+static void list_cut(msg_list *l, size_t n) {
+  while (l->n > n)
+    msg_message_clear(&l->at[--l->n]);
+}
+
+static void list_remove(msg_list *l, size_t i) {
+  msg_message_clear(&l->at[i]);
+  memmove(&l->at[i], &l->at[i + 1], (l->n - i - 1) * sizeof *l->at);
+  l->n--;
+}
+
+/* ---- reading ---- */
+
+/* Appends every row of a bound statement, and gives it back. */
+static int read_rows(msg_local_session *s, struct claiming *c, sqlite3_stmt *stmt, msg_err *err) {
+  int rc;
+  while ((rc = msg_local_row(s, stmt, err)) == MSG_OK) {
+    msg_message *m = msg_list_add(c->out);
+    rc = m ? msg_local_read_row(stmt, c->now_ms, m, err) : msg_err_nomem(err);
+    if (rc != MSG_OK)
+      break;
+  }
+  msg_local_done(s, stmt);
+  return rc == MSG_NOTFOUND ? MSG_OK : rc;
+}
+
+static int read_narrow(msg_local_session *s, struct claiming *c, msg_err *err) {
+  sqlite3_stmt *stmt = NULL;
+  int rc = msg_local_bound(s, SQL_NARROW, &stmt, err, "ttiit", s->queue, exact_topic(c->claim),
+                           (int64_t)missing(c), c->now_ms, c->actor->node);
+  return rc == MSG_OK ? read_rows(s, c, stmt, err) : rc;
+}
+
+static int read_wide(msg_local_session *s, struct claiming *c, msg_err *err) {
+  msg_local_candidates found = {0};
+  int rc = msg_local_candidates_find(s, c->actor->node, c->claim, missing(c), c->now_ms, &found, err);
+  for (size_t i = 0; rc == MSG_OK && i < found.n; i++) {
+    sqlite3_stmt *stmt = NULL;
+    rc = msg_local_bound(s, SQL_ROW, &stmt, err, "i", found.at[i].seq);
+    if (rc == MSG_OK)
+      rc = read_rows(s, c, stmt, err);
+  }
+  s->claim_wide = found.wide;
+  msg_free(found.at);
+  return rc;
+}
+
+static int read_messages(msg_local_session *s, struct claiming *c, msg_err *err) {
+  const char *topic = exact_topic(c->claim);
+  bool wide = !topic || s->claim_wide;
+  int rc = MSG_OK;
+  if (!wide) {
+    rc = read_narrow(s, c, err);
+    if (rc == MSG_OK && c->out->n == c->before)
+      rc = msg_local_candidates_wide(s, c->actor->node, topic, c->now_ms, &wide, err);
+  }
+  return rc == MSG_OK && wide ? read_wide(s, c, err) : rc;
+}
+
+/* ---- attempts ---- */
+
+/* Deliveries that were rolled back count too. */
+static int add_undone(msg_local_session *s, struct claiming *c, msg_message *m, msg_err *err) {
+  int32_t undone = msg_local_undone_take(s->store, &m->id, m->attempts, c->may_roll_back);
+  if (undone == 0)
+    return MSG_OK;
+  m->attempts += undone;
+  return msg_local_exec(s, "UPDATE @.msg_store_message SET attempts = ?2 WHERE seq = ?1", NULL, err,
+                        "ii", m->seq, (int64_t)m->attempts);
+}
+
+static int bury(msg_local_session *s, struct claiming *c, size_t i, msg_err *err) {
+  msg_local_item item;
+  int rc = msg_local_item_load(s, c->out->at[i].seq, &item, err);
+  if (rc == MSG_OK)
+    rc = msg_local_item_bury(s, &item, "max_attempts", c->now_ms, err);
+  list_remove(c->out, i);
+  c->buried = true;
+  return rc;
+}
+
+/* Takes those that were delivered often enough out of the list, dead. */
+static int bury_poison(msg_local_session *s, struct claiming *c, msg_err *err) {
+  bool undone = msg_local_undone_any(s->store);
+  int rc = MSG_OK;
+  for (size_t i = c->out->n; rc == MSG_OK && i > c->before; i--) {
+    msg_message *m = &c->out->at[i - 1];
+    if (undone)
+      rc = add_undone(s, c, m, err);
+    if (rc == MSG_OK && m->attempts >= c->actor->settings->max_attempts)
+      rc = bury(s, c, i - 1, err);
+  }
+  return rc;
+}
+
+/* ---- leasing ---- */
+
+static int64_t lease_end(const struct claiming *c) {
+  return msg_clock_add(c->now_ms, c->claim->lease_ms);
+}
+
+/* As the row will be. */
+static int show_lease(const struct claiming *c, msg_message *m, msg_err *err) {
+  m->owner = msg_strdup(c->actor->node);
+  if (!m->owner)
+    return msg_err_nomem(err);
+  m->state = MSG_STATE_CLAIMED;
+  m->attempts++;
+  m->since_ms = c->now_ms;
+  m->until_ms = lease_end(c);
+  memcpy(m->token, c->token, sizeof m->token);
+  return MSG_OK;
+}
+
+static int lease_one(msg_local_session *s, const struct claiming *c, int64_t seq, msg_err *err) {
+  return msg_local_exec(s, SQL_LEASE_ONE, NULL, err, "itttii", lease_end(c), c->actor->node,
+                        c->token, c->actor->process, c->now_ms, seq);
+}
+
+static int lease_many(msg_local_session *s, const struct claiming *c, msg_err *err) {
+  msg_str seqs = MSG_STR_INIT;
+  for (size_t i = c->before; i < c->out->n; i++)
+    msg_str_appendf(&seqs, "%c%lld", i == c->before ? '[' : ',', (long long)c->out->at[i].seq);
+  msg_str_append(&seqs, "]");
+  int rc = seqs.nomem ? msg_err_nomem(err)
+                      : msg_local_exec(s, SQL_LEASE_MANY, NULL, err, "itttit", lease_end(c),
+                                       c->actor->node, c->token, c->actor->process, c->now_ms,
+                                       seqs.s);
+  msg_str_clear(&seqs);
+  return rc;
+}
+
+static int lease(msg_local_session *s, const struct claiming *c, msg_err *err) {
+  size_t n = c->out->n - c->before;
+  int rc = MSG_OK;
+  if (n > 0)
+    rc = n == 1 ? lease_one(s, c, c->out->at[c->before].seq, err) : lease_many(s, c, err);
+  for (size_t i = c->before; rc == MSG_OK && i < c->out->n; i++) {
+    msg_message *m = &c->out->at[i];
+    rc = show_lease(c, m, err);
+    if (rc == MSG_OK && m->recipient_count > 0)
+      rc = msg_local_lanes_drop(s, m->seq, err);
+  }
+  return rc;
+}
+
+static int claim_work(msg_local_session *s, void *arg, msg_err *err) {
+  struct claiming *c = arg;
+  list_cut(c->out, c->before);
+  c->buried = false;
+  int rc = read_messages(s, c, err);
+  if (rc == MSG_OK)
+    rc = bury_poison(s, c, err);
+  return rc == MSG_OK ? lease(s, c, err) : rc;
+}
+
+/* ---- looking before locking ---- */
+
+struct looking {
+  const msg_actor *actor;
+  const msg_claim *claim;
+  int64_t now_ms;
+  bool due_counts; /* what a sweep would move counts as claimable */
+  bool found;
+};
+
+static int look_work(msg_local_session *s, void *arg, msg_err *err) {
+  struct looking *l = arg;
+  msg_local_candidates found = {0};
+  int rc = msg_local_candidates_find(s, l->actor->node, l->claim, 1, l->now_ms, &found, err);
+  l->found = found.n > 0;
+  msg_free(found.at);
+  if (rc == MSG_OK && !l->found && l->due_counts)
+    rc = msg_local_sweep_due(s, l->now_ms, &l->found, err);
+  return rc;
+}
+
+int msg_local_claimable(msg_session *base, const msg_actor *actor, const msg_claim *claim,
+                        bool *out, msg_err *err) {
+  struct looking l = {
+      .actor = actor, .claim = claim, .now_ms = msg_clock_now_ms(), .due_counts = true};
+  int rc = msg_local_read((msg_local_session *)base, "claim", look_work, &l, err);
+  if (rc == MSG_OK)
+    *out = l.found;
+  return rc;
+}
+
+/* After a claim that found nothing, many idle consumers should not queue up for the write lock to find nothing again. */
+static int is_dry(msg_local_session *s, const struct claiming *c, bool *dry, msg_err *err) {
+  *dry = false;
+  if (!s->claim_dry || c->may_roll_back ||
+      sqlite3_txn_state(s->db, s->schema_raw) != SQLITE_TXN_NONE)
+    return MSG_OK;
+  struct looking l = {.actor = c->actor, .claim = c->claim, .now_ms = c->now_ms};
+  int rc = msg_local_read(s, "claim", look_work, &l, err);
+  *dry = rc == MSG_OK && !l.found;
+  return rc;
+}
+
+/* ---- the verb ---- */
+
+/* Claims what is there now. */
+static int take(msg_local_session *s, struct claiming *c, msg_err *err) {
+  bool dry = false;
+  c->before = c->out->n;
+  int rc = is_dry(s, c, &dry, err);
+  if (rc == MSG_OK && !dry)
+    rc = msg_local_write(s, "claim", true, claim_work, c, err);
+  if (rc != MSG_OK)
+    list_cut(c->out, c->before);
+  return rc;
+}
+
+/* Takes, and sweeps for more, until there are enough or nothing more is due. */
+static int take_enough(msg_local_session *s, struct claiming *c, msg_err *err) {
+  int rc = MSG_OK;
+  for (int round = 0; round < ROUNDS_MAX; round++) {
+    bool backlog;
+    c->buried = false;
+    rc = take(s, c, err);
+    if (rc != MSG_OK || missing(c) == 0)
+      return rc;
+    if (c->buried)
+      continue;
+    rc = msg_local_sweep(s, c->actor, c->now_ms, true, &backlog, err);
+    if (rc != MSG_OK || s->swept == 0)
+      return rc;
+    s->claim_dry = false;
+  }
+  return rc;
+}
+
+int msg_local_claim(msg_session *base, const msg_actor *actor, const msg_claim *claim,
+                    msg_list *out, msg_err *err) {
+  msg_local_session *s = (msg_local_session *)base;
+  const char *topic = exact_topic(claim);
+  struct claiming c = {.actor = actor,
+                       .claim = claim,
+                       .now_ms = msg_clock_now_ms(),
+                       .may_roll_back = !sqlite3_get_autocommit(s->db),
+                       .out = out,
+                       .base = out->n};
+  if (topic && !msg_local_claim_wants(claim, topic))
+    return MSG_OK;
+  msg_oid token = msg_oid_new();
+  msg_oid_hex(&token, c.token);
+  bool backlog;
+  int rc = msg_local_lock(s, "claim", err);
+  if (rc == MSG_OK)
+    rc = msg_local_sweep(s, actor, c.now_ms, false, &backlog, err);
+  if (rc == MSG_OK)
+    rc = take_enough(s, &c, err);
+  bool some = out->n > c.base;
+  /* What an earlier round has committed is theirs, whatever came after. */
+  if (rc != MSG_OK && some && !c.may_roll_back)
+    rc = MSG_OK;
+  if (rc != MSG_OK) {
+    list_cut(out, c.base);
+    return rc;
+  }
+  s->claim_dry = !some;
+  msg_list tail = {.at = out->at + c.base, .n = out->n - c.base};
+  if (some)
+    msg_list_sort(&tail); /* rounds */
+  return MSG_OK;
+}

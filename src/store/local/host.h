@@ -1,0 +1,28 @@
+/* host.h - what a host lends to the local store, and the store's front door. */
+#ifndef MSG_LOCAL_HOST_H
+#define MSG_LOCAL_HOST_H
+
+#include <stdbool.h>
+
+#include "store/local/sqlite.h"
+#include "store/store.h"
+
+/* A connection and the schema of it that holds the messages. Lent by ext/ for the length of each call. */
+struct msg_host {
+  sqlite3 *db;
+  const char *schema;                      /* "main" or an attached name */
+  bool (*interrupted)(void *arg);          /* probe between busy slices; NULL: never */
+  void *arg;
+};
+
+/** Identity of the file behind host: "local:<device>:<inode>", or "local:memory:<pointer>" for a database without a file (one per
+ *  connection and schema). out: at least 96 bytes. Errors: MSG_INVALID no such schema, or temp. */
+int msg_local_identify(msg_host *host, char *out, msg_err *err);
+
+/** A store on that file (path and VFS are read from the host; the host itself is not kept). Touches nothing. */
+int msg_local_open(msg_host *host, msg_store **out, msg_err *err);
+
+/** MSG_OK, or MSG_UNAVAILABLE when the file under the lent connection was replaced or moved. */
+int msg_local_check(msg_host *host, msg_err *err);
+
+#endif

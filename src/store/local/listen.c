@@ -1,0 +1,94 @@
+/* listen.c - who listens to what. The hand-out itself: unseen.c, seen.c. */
+#include "base/clock.h"
+#include "base/str.h"
+#include "store/local/reading.h"
+
+static const char sql_known[] = "SELECT 1 FROM @.msg_store_listener WHERE queue = ?1 AND node = ?2 AND pattern = ?3";
+/* From now on = from the highest number given so far; what becomes visible later gets a higher one.
+ * Catching up starts below every number, at one that no other listener had: see horizon.h. */
+static const char sql_listen[] =
+    "INSERT OR IGNORE INTO @.msg_store_listener(queue, node, pattern, start) VALUES(?1, ?2, ?3,"
+    " CASE WHEN ?4 THEN -1 - (random() & 4611686018427387903) ELSE"
+    " coalesce((SELECT seq FROM @.sqlite_sequence WHERE name = 'msg_store_message'), 0) END)";
+static const char sql_unlisten[] =
+    "DELETE FROM @.msg_store_listener WHERE queue = ?1 AND node = ?2 AND pattern = ?3";
+
+struct listen {
+  const char *node, *pattern;
+  bool catch_up, known;
+};
+
+static int known_work(msg_local_session *s, void *arg, msg_err *err) {
+  struct listen *l = arg;
+  sqlite3_stmt *stmt = NULL;
+  int rc = msg_local_bound(s, sql_known, &stmt, err, "ttt", s->queue, l->node, l->pattern);
+  if (rc == MSG_OK)
+    rc = msg_local_step(s, stmt, &l->known, err);
+  msg_local_done(s, stmt);
+  return rc;
+}
+
+static int listen_work(msg_local_session *s, void *arg, msg_err *err) {
+  struct listen *l = arg;
+  int64_t added = 0;
+  int rc = msg_local_exec(s, sql_listen, &added, err, "ttti", s->queue, l->node, l->pattern,
+                          (int64_t)l->catch_up);
+  l->known = added == 0;
+  return rc;
+}
+
+int msg_local_listen(msg_session *base, const msg_actor *actor, const char *pattern, bool catch_up,
+                     msg_err *err) {
+  msg_local_session *s = (msg_local_session *)base;
+  struct listen l = {.node = actor->node, .pattern = pattern, .catch_up = catch_up};
+  /* Every start of a node says what it listens to: do not write what is there. Inside the host's
+   * BEGIN a look would only spoil the write that follows. */
+  int rc = MSG_OK;
+  if (sqlite3_get_autocommit(s->db))
+    rc = msg_local_read(s, "listen", known_work, &l, err);
+  if (rc == MSG_OK && !l.known)
+    rc = msg_local_write(s, "listen", false, listen_work, &l, err);
+  if (rc == MSG_OK && l.known)
+    rc = MSG_EXISTS;
+  return rc;
+}
+
+static int unlisten_work(msg_local_session *s, void *arg, msg_err *err) {
+  struct listen *l = arg;
+  int64_t gone = 0;
+  int rc = msg_local_exec(s, sql_unlisten, &gone, err, "ttt", s->queue, l->node, l->pattern);
+  l->known = gone > 0;
+  if (rc == MSG_OK && l->known)
+    rc = msg_local_forget_pattern(s, l->node, l->pattern, msg_clock_now_ms(), err);
+  return rc;
+}
+
+int msg_local_unlisten(msg_session *base, const msg_actor *actor, const char *pattern,
+                       msg_err *err) {
+  msg_local_session *s = (msg_local_session *)base;
+  struct listen l = {.node = actor->node, .pattern = pattern};
+  bool exists = false;
+  int rc = msg_local_readable(s, &exists, err);
+  if (rc == MSG_OK && exists)
+    rc = msg_local_write(s, "unlisten", true, unlisten_work, &l, err);
+  if (rc == MSG_OK && !l.known)
+    rc = msg_err_set(err, MSG_NOTFOUND, "node '%s' does not listen to '%s'",
+                     msg_show(actor->node).s, msg_show(pattern).s);
+  return rc;
+}
+
+static int audience_work(msg_local_session *s, void *arg, msg_err *err) {
+  msg_local_audience_clear(arg);
+  return msg_local_audience_load(s, NULL, arg, err);
+}
+
+int msg_local_listeners(msg_session *base, msg_listener_fn fn, void *arg, msg_err *err) {
+  msg_local_audience all = MSG_LOCAL_AUDIENCE_INIT;
+  int rc = msg_local_read((msg_local_session *)base, "read", audience_work, &all, err);
+  for (size_t i = 0; rc == MSG_OK && i < all.n; i++) {
+    msg_listener row = {.node = all.at[i].node, .pattern = all.at[i].pattern};
+    rc = fn(arg, &row);
+  }
+  msg_local_audience_clear(&all);
+  return rc;
+}

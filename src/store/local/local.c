@@ -1,0 +1,252 @@
+/* local.c - the store: which file it is, its own connections, deliveries that were rolled back, the ops table. */
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/mem.h"
+#include "base/str.h"
+#include "store/local/session.h"
+
+#define UNDONE_MAX 4096
+
+static const struct msg_store_ops OPS;
+
+/* ---- which file ---- */
+
+/* Name of the file behind host; "" for a database without a file. */
+static int file_name(msg_host *host, const char **out, msg_err *err) {
+  if (sqlite3_stricmp(host->schema, "temp") == 0)
+    return msg_err_set(err, MSG_INVALID,
+                       "schema temp cannot hold messages: no other connection would see them; use "
+                       "main or an attached file");
+  sqlite3_file *file = NULL;
+  if (sqlite3_file_control(host->db, host->schema, SQLITE_FCNTL_FILE_POINTER, &file) != SQLITE_OK)
+    return msg_err_set(err, MSG_INVALID,
+                       "no schema '%s' on this connection: ATTACH a file under that name first",
+                       msg_show(host->schema).s);
+  const char *name = sqlite3_db_filename(host->db, host->schema);
+  *out = name ? name : "";
+  return MSG_OK;
+}
+
+int msg_local_check(msg_host *host, msg_err *err) {
+  int moved = 0;
+  int rc = sqlite3_file_control(host->db, host->schema, SQLITE_FCNTL_HAS_MOVED, &moved);
+  if (rc == SQLITE_ERROR)
+    return msg_err_set(err, MSG_UNAVAILABLE,
+                       "schema '%s' is not attached any more: ATTACH it, then msg_open again",
+                       msg_show(host->schema).s);
+  if (rc == SQLITE_OK && moved)
+    return msg_err_set(err, MSG_UNAVAILABLE,
+                       "the file under schema '%s' was moved, removed or replaced: close the "
+                       "connection and open it again",
+                       msg_show(host->schema).s);
+  return MSG_OK; /* a VFS that cannot tell is taken as unmoved */
+}
+
+/* stat() alone: opening and closing the file would drop SQLite's POSIX locks. False: nothing by that name (a VFS with
+ * names of its own). */
+static bool identity_of(const char *name, struct stat *out) {
+  return name[0] && stat(name, out) == 0;
+}
+
+int msg_local_identify(msg_host *host, char *out, msg_err *err) {
+  const char *name = NULL;
+  int rc = file_name(host, &name, err);
+  if (rc == MSG_OK)
+    rc = msg_local_check(host, err);
+  if (rc != MSG_OK)
+    return rc;
+  struct stat st;
+  if (identity_of(name, &st)) {
+    sqlite3_snprintf(96, out, "local:%llu:%llu", (unsigned long long)st.st_dev,
+                     (unsigned long long)st.st_ino);
+    return MSG_OK;
+  }
+  sqlite3_file *file = NULL;
+  sqlite3_file_control(host->db, host->schema, SQLITE_FCNTL_FILE_POINTER, &file);
+  sqlite3_snprintf(96, out, "local:memory:%p", (void *)file);
+  return MSG_OK;
+}
+
+/* ---- the store ---- */
+
+static void store_free(msg_store *store) {
+  msg_local_store *s = (msg_local_store *)store;
+  if (!s)
+    return;
+  msg_mutex_free(s->mtx);
+  msg_free(s->undone);
+  msg_free(s->path);
+  msg_free(s->vfs);
+  msg_free(s);
+}
+
+int msg_local_open(msg_host *host, msg_store **out, msg_err *err) {
+  const char *name = NULL;
+  struct stat st;
+  sqlite3_vfs *vfs = NULL;
+  int rc = file_name(host, &name, err);
+  if (rc != MSG_OK)
+    return rc;
+  sqlite3_file_control(host->db, host->schema, SQLITE_FCNTL_VFS_POINTER, &vfs);
+  msg_local_store *s = msg_zalloc(sizeof *s);
+  if (!s)
+    return msg_err_nomem(err);
+  s->base.ops = &OPS;
+  s->path = msg_strdup(identity_of(name, &st) ? name : "");
+  s->vfs = msg_strdup(vfs && vfs->zName ? vfs->zName : "");
+  s->mtx = msg_mutex_new();
+  if (!s->path || !s->vfs || !s->mtx)
+    rc = msg_err_nomem(err);
+  else
+    rc = msg_local_identify(host, s->key, err);
+  if (rc != MSG_OK) {
+    store_free(&s->base);
+    return rc;
+  }
+  *out = &s->base;
+  return MSG_OK;
+}
+
+static unsigned caps(const msg_store *store) {
+  const msg_local_store *s = (const msg_local_store *)store;
+  return s->path[0] ? MSG_CAP_HOST_TXN | MSG_CAP_WATCH | MSG_CAP_OWN : MSG_CAP_HOST_TXN;
+}
+
+static const char *place(const msg_store *store) {
+  const msg_local_store *s = (const msg_local_store *)store;
+  return s->path[0] ? s->path : ":memory:";
+}
+
+int msg_local_connect(msg_local_store *store, bool writable, sqlite3 **out, msg_err *err) {
+  if (!store->path[0])
+    return msg_err_set(err, MSG_UNSUPPORTED,
+                       "a database in memory has one connection only: use a file");
+  int flags = SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_PRIVATECACHE |
+              (writable ? SQLITE_OPEN_READWRITE : SQLITE_OPEN_READONLY);
+  sqlite3 *db = NULL;
+  int rc = sqlite3_open_v2(store->path, &db, flags, store->vfs[0] ? store->vfs : NULL);
+  if (rc == SQLITE_OK) {
+    sqlite3_busy_timeout(db, 0);
+    *out = db;
+    return MSG_OK;
+  }
+  int result = db ? msg_local_error(db, "main", msg_show(store->path).s, rc, "open", err)
+                  : msg_err_nomem(err);
+  sqlite3_close_v2(db);
+  return result;
+}
+
+/* ---- deliveries that were rolled back ---- */
+
+static struct msg_undone *undone_find(msg_local_store *s, const msg_oid *id) {
+  for (size_t i = 0; i < s->undone_count; i++)
+    if (msg_oid_cmp(&s->undone[i].id, id) == 0)
+      return &s->undone[i];
+  return NULL;
+}
+
+static void undone_drop(msg_local_store *s, struct msg_undone *u) {
+  size_t after = s->undone_count - (size_t)(u - s->undone) - 1;
+  memmove(u, u + 1, after * sizeof *u);
+  s->undone_count--;
+}
+
+/* Memory being out forgets one delivery: the message gets a try more. */
+static void undone_add(msg_local_store *s, const msg_oid *id) {
+  struct msg_undone *u = undone_find(s, id);
+  if (u) {
+    u->count++;
+    return;
+  }
+  if (s->undone_count == UNDONE_MAX)
+    undone_drop(s, s->undone);
+  if (msg_grow(&s->undone, &s->undone_cap, s->undone_count + 1, sizeof *s->undone) != MSG_OK)
+    return;
+  s->undone[s->undone_count++] = (struct msg_undone){.id = *id, .count = 1, .base = -1};
+}
+
+static void claims_undone(msg_store *store, const msg_oid *ids, size_t n) {
+  msg_local_store *s = (msg_local_store *)store;
+  msg_mutex_lock(s->mtx);
+  for (size_t i = 0; i < n; i++)
+    undone_add(s, &ids[i]);
+  msg_mutex_unlock(s->mtx);
+}
+
+bool msg_local_undone_any(msg_local_store *store) {
+  msg_mutex_lock(store->mtx);
+  bool any = store->undone_count > 0;
+  msg_mutex_unlock(store->mtx);
+  return any;
+}
+
+int32_t msg_local_undone_take(msg_local_store *store, const msg_oid *id, int32_t attempts,
+                              bool keep) {
+  int32_t count = 0;
+  msg_mutex_lock(store->mtx);
+  struct msg_undone *u = undone_find(store, id);
+  if (u) {
+    bool current = u->base < 0 || u->base == attempts;
+    count = current ? u->count : 0;
+    u->base = attempts;
+    if (!keep || !current)
+      undone_drop(store, u);
+  }
+  msg_mutex_unlock(store->mtx);
+  return count;
+}
+
+void msg_local_undone_forget(msg_local_store *store, const msg_oid *id) {
+  msg_mutex_lock(store->mtx);
+  struct msg_undone *u = undone_find(store, id);
+  if (u)
+    undone_drop(store, u);
+  msg_mutex_unlock(store->mtx);
+}
+
+/* ---- the port ---- */
+
+static const struct msg_store_ops OPS = {
+    .version = 1,
+    .kind = "local",
+    .store_close = store_free,
+    .caps = caps,
+    .place = place,
+    .session_open = msg_local_session_open,
+    .watch_open = msg_local_watch_open,
+    .claims_undone = claims_undone,
+    .session_close = msg_local_session_close,
+    .session_release = msg_local_session_release,
+    .put = msg_local_put,
+    .find = msg_local_find,
+    .find_next = msg_local_find_next,
+    .find_close = msg_local_find_close,
+    .get = msg_local_get,
+    .listen = msg_local_listen,
+    .unlisten = msg_local_unlisten,
+    .listeners = msg_local_listeners,
+    .unseen = msg_local_unseen,
+    .seen = msg_local_seen,
+    .claim = msg_local_claim,
+    .claimable = msg_local_claimable,
+    .settle = msg_local_settle,
+    .update = msg_local_update,
+    .remove = msg_local_remove,
+    .purge = msg_local_purge,
+    .redrive = msg_local_redrive,
+    .topics = msg_local_topics,
+    .queues = msg_local_queues,
+    .presence_put = msg_local_presence_put,
+    .presence_list = msg_local_presence_list,
+    .presence_withdraw = msg_local_presence_withdraw,
+    .lanes = msg_local_lanes,
+    .lane_drop = msg_local_lane_drop,
+    .deadline = msg_local_deadline,
+    .describe = msg_local_describe,
+    .watch_next = msg_local_watch_next,
+    .watch_wake = msg_local_watch_wake,
+    .watch_mute = msg_local_watch_mute,
+    .watch_info = msg_local_watch_info,
+    .watch_close = msg_local_watch_close,
+};

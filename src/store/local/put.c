@@ -1,0 +1,253 @@
+/* put.c - messages into the store. */
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/str.h"
+#include "store/local/move.h"
+#include "store/local/reading.h"
+
+/* A follower waits behind whatever of its group is not dead. */
+#define INSERT_WITH_STATE(state)                                                                   \
+  "INSERT INTO @.msg_store_message(id, queue, topic, state, priority, deliver_at, due, delete_at," \
+  " grp, sender, sender_host, exclusive, timestamp, ttl, timing_out, delete_after, in_answer_to,"  \
+  " recipients, msg, value, json, map, additional, key)"                                           \
+  " VALUES(?1, ?2, ?3, " state ", ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17,"     \
+  " ?18, ?19, ?20, ?21, ?22, ?23, ?24)"
+
+static const char SQL_INSERT[] = INSERT_WITH_STATE("?4");
+static const char SQL_INSERT_GROUPED[] = INSERT_WITH_STATE(
+    "CASE WHEN EXISTS(SELECT 1 FROM @.msg_store_message WHERE queue = ?2 AND topic = ?3"
+    " AND grp = ?9 AND grp IS NOT NULL AND state <> 7) THEN 5 ELSE ?4 END");
+
+struct batch {
+  msg_put *items;
+  size_t n;
+  int64_t now_ms;
+};
+
+/* ---- recipients as JSON ---- */
+
+static void append_json_string(msg_str *out, const char *text) {
+  msg_str_append(out, "\"");
+  for (; *text; text++) {
+    unsigned char c = (unsigned char)*text;
+    if (c == '"' || c == '\\')
+      msg_str_appendf(out, "\\%c", c);
+    else if (c < 0x20)
+      msg_str_appendf(out, "\\u%04x", c);
+    else
+      msg_str_appendn(out, text, 1);
+  }
+  msg_str_append(out, "\"");
+}
+
+static void append_recipients(msg_str *out, const msg_message *m) {
+  for (size_t i = 0; i < m->recipient_count; i++) {
+    msg_str_append(out, i == 0 ? "[" : ",");
+    append_json_string(out, m->recipients[i]);
+  }
+  msg_str_append(out, "]");
+}
+
+/* ---- one row ---- */
+
+/* Remembers the first failure; NULL values stay unbound, which is NULL. */
+struct binder {
+  sqlite3_stmt *stmt;
+  int rc;
+};
+
+static void bind_text(struct binder *b, int i, const char *text) {
+  if (b->rc == SQLITE_OK && text)
+    b->rc = msg_local_bind_text(b->stmt, i, text);
+}
+
+static void bind_int(struct binder *b, int i, int64_t value) {
+  if (b->rc == SQLITE_OK)
+    b->rc = sqlite3_bind_int64(b->stmt, i, value);
+}
+
+static bool has_recipients(const msg_message *m) {
+  return m->recipient_count > 0;
+}
+
+/* Groups order exclusive messages only. */
+static const char *group_of(const msg_message *m) {
+  return m->exclusive ? m->group : NULL;
+}
+
+static enum msg_local_state state_of(const msg_message *m, int64_t now_ms) {
+  msg_local_item item = {.exclusive = m->exclusive,
+                         .has_recipients = has_recipients(m),
+                         .mortal = m->delete_at_ms != MSG_NEVER,
+                         .deliver_at_ms = m->deliver_at_ms};
+  return msg_local_free_state(&item, now_ms);
+}
+
+static void bind_when(struct binder *b, const msg_message *m, int64_t now_ms) {
+  enum msg_local_state state = state_of(m, now_ms);
+  bind_int(b, 4, state);
+  bind_int(b, 5, m->priority);
+  bind_int(b, 6, m->deliver_at_ms);
+  if (state == MSG_LOCAL_DELAYED && !group_of(m))
+    bind_int(b, 7, m->deliver_at_ms);
+  if (m->delete_at_ms != MSG_NEVER)
+    bind_int(b, 8, m->delete_at_ms);
+  bind_int(b, 13, m->timestamp_ms);
+  bind_int(b, 14, m->ttl_ms);
+  bind_int(b, 15, m->timing_out);
+  if (m->delete_after_processing)
+    bind_int(b, 16, m->delete_after_processing_ms);
+}
+
+static void bind_content(struct binder *b, const msg_message *m) {
+  bind_text(b, 9, group_of(m));
+  bind_text(b, 10, m->sender);
+  bind_text(b, 11, m->sender_host);
+  bind_int(b, 12, m->exclusive);
+  bind_text(b, 19, m->msg);
+  if (b->rc == SQLITE_OK && m->value.type != MSG_NULL)
+    b->rc = msg_local_bind_value(b->stmt, 20, &m->value);
+  if (m->value.json)
+    bind_int(b, 21, 1);
+  bind_text(b, 22, m->map);
+  bind_text(b, 23, m->additional);
+  bind_text(b, 24, m->key);
+}
+
+/* ---- the insert ---- */
+
+static int step_insert(msg_local_session *s, sqlite3_stmt *stmt, const char *id, msg_err *err) {
+  int rc = sqlite3_step(stmt);
+  if (rc == SQLITE_DONE)
+    return MSG_OK;
+  if ((rc & 0xFF) == SQLITE_CONSTRAINT && strstr(sqlite3_errmsg(s->db), "msg_store_message.id"))
+    return msg_err_native(err, MSG_EXISTS, MSG_DOMAIN_SQLITE, sqlite3_extended_errcode(s->db),
+                          "send: a message with id %s exists already: leave the id out, or choose "
+                          "another",
+                          id);
+  return msg_local_fail(s, rc, "send", err);
+}
+
+static int insert(msg_local_session *s, const msg_message *m, int64_t now_ms, msg_err *err) {
+  char id[MSG_OID_HEX + 1], answered[MSG_OID_HEX + 1];
+  msg_str recipients = MSG_STR_INIT;
+  struct binder b = {.rc = SQLITE_OK};
+  int rc = msg_local_stmt(s, group_of(m) ? SQL_INSERT_GROUPED : SQL_INSERT, &b.stmt, err);
+  if (rc != MSG_OK)
+    return rc;
+  b.rc = msg_local_bind_oid(b.stmt, 1, &m->id, id);
+  bind_text(&b, 2, s->queue);
+  bind_text(&b, 3, m->topic);
+  bind_when(&b, m, now_ms);
+  bind_content(&b, m);
+  if (b.rc == SQLITE_OK && !msg_oid_is_zero(&m->in_answer_to))
+    b.rc = msg_local_bind_oid(b.stmt, 17, &m->in_answer_to, answered);
+  if (has_recipients(m))
+    append_recipients(&recipients, m);
+  bind_text(&b, 18, recipients.s);
+  if (recipients.nomem)
+    rc = msg_err_nomem(err);
+  else if (b.rc != SQLITE_OK)
+    rc = msg_local_fail(s, b.rc, "send", err);
+  else
+    rc = step_insert(s, b.stmt, id, err);
+  msg_local_done(s, b.stmt);
+  msg_str_clear(&recipients);
+  return rc;
+}
+
+/* A grouped message learns its state by the insert: the delay of a head is noted, its lanes are made, afterwards. */
+static int finish(msg_local_session *s, const msg_message *m, int64_t now_ms, msg_err *err) {
+  int64_t seq = sqlite3_last_insert_rowid(s->db);
+  enum msg_local_state state = state_of(m, now_ms);
+  if (group_of(m)) {
+    msg_local_item item;
+    int rc = msg_local_item_load(s, seq, &item, err);
+    if (rc != MSG_OK)
+      return rc;
+    state = item.state;
+    if (state == MSG_LOCAL_DELAYED)
+      return msg_local_exec(s, "UPDATE @.msg_store_message SET due = deliver_at WHERE seq = ?1", NULL,
+                            err, "i", seq);
+  }
+  if (state == MSG_LOCAL_ADDRESSED || state == MSG_LOCAL_DIRECT)
+    return msg_local_lanes_make(s, seq, err);
+  return MSG_OK;
+}
+
+/* More than the insert to do? */
+static bool needs_finish(const msg_message *m, int64_t now_ms) {
+  return has_recipients(m) || (group_of(m) && m->deliver_at_ms > now_ms);
+}
+
+/* ---- de-duplication ---- */
+
+/* The id under which a key is remembered. */
+static int read_key(msg_local_session *s, const msg_message *m, msg_oid *out, msg_err *err) {
+  static const char sql[] =
+      "SELECT id FROM @.msg_store_key WHERE queue = ?1 AND topic = ?2 AND key = ?3";
+  sqlite3_stmt *stmt = NULL;
+  int rc = msg_local_bound(s, sql, &stmt, err, "ttt", s->queue, m->topic, m->key);
+  if (rc == MSG_OK)
+    rc = msg_local_row(s, stmt, err);
+  if ((rc == MSG_OK && !msg_oid_parse((const char *)sqlite3_column_text(stmt, 0), out)) ||
+      rc == MSG_NOTFOUND)
+    rc = msg_err_set(err, MSG_CORRUPT,
+                     "send: the row of key '%s' in msg_store_key holds no id: delete that row",
+                     msg_show(m->key).s);
+  msg_local_done(s, stmt);
+  return rc;
+}
+
+/* Takes the key, unless it was used within its window: then *taken is false. */
+static int take_key(msg_local_session *s, const msg_put *item, int64_t now_ms, bool *taken,
+                    msg_err *err) {
+  static const char sql[] =
+      "INSERT INTO @.msg_store_key(queue, topic, key, id, until) VALUES(?1, ?2, ?3, ?4, ?5)"
+      " ON CONFLICT(queue, topic, key) DO UPDATE SET id = excluded.id, until = excluded.until"
+      " WHERE until <= ?6";
+  const msg_message *m = item->message;
+  int64_t changed = 0;
+  int rc = msg_local_exec(s, sql, &changed, err, "tttdii", s->queue, m->topic, m->key, &m->id,
+                          item->key_until_ms, now_ms);
+  *taken = changed > 0;
+  return rc;
+}
+
+/* ---- the verb ---- */
+
+static int put_one(msg_local_session *s, msg_put *item, int64_t now_ms, msg_err *err) {
+  const msg_message *m = item->message;
+  bool taken = true;
+  int rc = m->key ? take_key(s, item, now_ms, &taken, err) : MSG_OK;
+  item->id = m->id;
+  item->existed = !taken;
+  if (rc == MSG_OK && !taken)
+    return read_key(s, m, &item->id, err);
+  if (rc == MSG_OK)
+    rc = insert(s, m, now_ms, err);
+  if (rc == MSG_OK && needs_finish(m, now_ms))
+    rc = finish(s, m, now_ms, err);
+  return rc;
+}
+
+static int put_work(msg_local_session *s, void *arg, msg_err *err) {
+  struct batch *b = arg;
+  int rc = MSG_OK;
+  for (size_t i = 0; rc == MSG_OK && i < b->n; i++)
+    rc = put_one(s, &b->items[i], b->now_ms, err);
+  return rc;
+}
+
+int msg_local_put(msg_session *base, const msg_actor *actor, msg_put *items, size_t n,
+                  msg_err *err) {
+  msg_local_session *s = (msg_local_session *)base;
+  struct batch b = {.items = items, .n = n, .now_ms = msg_clock_now_ms()};
+  bool backlog = false;
+  int rc = msg_local_sweep(s, actor, b.now_ms, false, &backlog, err);
+  if (rc != MSG_OK)
+    return rc;
+  bool many = n > 1 || items[0].message->key || needs_finish(items[0].message, b.now_ms);
+  return msg_local_write(s, "send", many, put_work, &b, err);
+}

@@ -1,0 +1,168 @@
+/* read.c - see reading.h: snapshots and listeners. */
+#include "store/local/reading.h"
+
+#include <stdarg.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+
+#define SLICE_MAX_MS 50
+
+/* One row; while it stays open, every statement of the verb reads the same snapshot. */
+static const char sql_pin[] = "SELECT version FROM @.msg_store";
+
+int msg_local_row(msg_local_session *s, sqlite3_stmt *stmt, msg_err *err) {
+  bool row = false;
+  int rc = msg_local_step(s, stmt, &row, err);
+  if (rc == MSG_OK && !row)
+    rc = MSG_NOTFOUND;
+  return rc;
+}
+
+/* ---- parameters ---- */
+
+static int bind_all(msg_local_session *s, sqlite3_stmt *stmt, msg_err *err, const char *types,
+                    va_list args) {
+  int rc = SQLITE_OK;
+  for (int i = 1; rc == SQLITE_OK && types[i - 1]; i++) {
+    if (types[i - 1] == 't') {
+      rc = msg_local_bind_text(stmt, i, va_arg(args, const char *));
+    } else if (types[i - 1] == 'i') {
+      rc = sqlite3_bind_int64(stmt, i, va_arg(args, int64_t));
+    } else {
+      char hex[MSG_OID_HEX + 1];
+      msg_oid_hex(va_arg(args, const msg_oid *), hex);
+      rc = sqlite3_bind_text(stmt, i, hex, MSG_OID_HEX, SQLITE_TRANSIENT);
+    }
+  }
+  return rc == SQLITE_OK ? MSG_OK : msg_local_fail(s, rc, "bind", err);
+}
+
+static int bound(msg_local_session *s, const char *sql, sqlite3_stmt **out, msg_err *err,
+                 const char *types, va_list args) {
+  sqlite3_stmt *stmt = NULL;
+  int rc = msg_local_stmt(s, sql, &stmt, err);
+  if (rc == MSG_OK)
+    rc = bind_all(s, stmt, err, types, args);
+  if (rc == MSG_OK)
+    *out = stmt;
+  else
+    msg_local_done(s, stmt);
+  return rc;
+}
+
+int msg_local_bound(msg_local_session *s, const char *sql, sqlite3_stmt **out, msg_err *err,
+                    const char *types, ...) {
+  va_list args;
+  *out = NULL;
+  va_start(args, types);
+  int rc = bound(s, sql, out, err, types, args);
+  va_end(args);
+  return rc;
+}
+
+int msg_local_exec(msg_local_session *s, const char *sql, int64_t *changed, msg_err *err,
+                   const char *types, ...) {
+  sqlite3_stmt *stmt = NULL;
+  va_list args;
+  va_start(args, types);
+  int rc = bound(s, sql, &stmt, err, types, args);
+  va_end(args);
+  if (rc == MSG_OK)
+    rc = msg_local_run(s, stmt, err);
+  if (rc == MSG_OK && changed)
+    *changed = sqlite3_changes(s->db);
+  return rc;
+}
+
+/* ---- one snapshot ---- */
+
+static int read_once(msg_local_session *s, msg_local_work work, void *arg, msg_err *err) {
+  sqlite3_stmt *pin = NULL;
+  bool row = false;
+  int rc = msg_local_stmt(s, sql_pin, &pin, err);
+  if (rc == MSG_OK)
+    rc = msg_local_step(s, pin, &row, err);
+  bool current = rc == MSG_OK && row && sqlite3_column_int64(pin, 0) == MSG_LOCAL_VERSION;
+  if (current)
+    rc = work(s, arg, err);
+  msg_local_done(s, pin);
+  if (rc != MSG_OK && s->vanished) { /* no store here, or not any more */
+    s->vanished = false;
+    return MSG_OK;
+  }
+  if (rc != MSG_OK || current)
+    return rc;
+  /* Another version, or none: judged, and migrated where it is older. */
+  bool exists = false;
+  if ((rc = msg_local_readable(s, &exists, err)) == MSG_OK && exists)
+    rc = work(s, arg, err);
+  return rc;
+}
+
+int msg_local_read(msg_local_session *s, const char *what, msg_local_work work, void *arg,
+                   msg_err *err) {
+  int64_t deadline_ms = msg_clock_add(msg_clock_mono_ms(), s->busy_timeout_ms);
+  for (int slice_ms = 1;; slice_ms = slice_ms < SLICE_MAX_MS / 2 ? slice_ms * 2 : SLICE_MAX_MS) {
+    s->what = what;
+    int rc = read_once(s, work, arg, err);
+    if (rc != MSG_BUSY || msg_clock_mono_ms() >= deadline_ms ||
+        sqlite3_txn_state(s->db, s->schema_raw) > SQLITE_TXN_NONE)
+      return rc;
+    if (msg_local_interrupted(s))
+      return msg_err_set(err, MSG_INTERRUPTED, "%s: interrupted while waiting for a lock", what);
+    sqlite3_sleep(slice_ms);
+  }
+}
+
+/* ---- listeners ---- */
+
+static const char sql_listeners_of[] = "SELECT node, json_quote(node), pattern, start FROM @.msg_store_listener"
+                                       " WHERE queue = ?1 AND node = ?2 ORDER BY node, pattern";
+static const char sql_listeners[] = "SELECT node, json_quote(node), pattern, start FROM @.msg_store_listener"
+                                    " WHERE queue = ?1 ORDER BY node, pattern";
+
+static int listener_read(sqlite3_stmt *stmt, msg_local_listener *l, msg_err *err) {
+  bool nomem = false;
+  memset(l, 0, sizeof *l);
+  l->node = msg_local_column_dup(stmt, 0, &nomem);
+  l->quoted = msg_local_column_dup(stmt, 1, &nomem);
+  l->pattern = msg_local_column_dup(stmt, 2, &nomem);
+  l->start = sqlite3_column_int64(stmt, 3);
+  if (nomem)
+    return msg_err_nomem(err);
+  if (msg_pattern_new(l->pattern, &l->compiled, NULL) == MSG_NOMEM)
+    return msg_err_nomem(err);
+  return MSG_OK;
+}
+
+int msg_local_audience_load(msg_local_session *s, const char *node, msg_local_audience *out,
+                             msg_err *err) {
+  sqlite3_stmt *stmt = NULL;
+  int rc = node ? msg_local_bound(s, sql_listeners_of, &stmt, err, "tt", s->queue, node)
+                : msg_local_bound(s, sql_listeners, &stmt, err, "t", s->queue);
+  while (rc == MSG_OK && (rc = msg_local_row(s, stmt, err)) == MSG_OK) {
+    if (msg_grow(&out->at, &out->cap, out->n + 1, sizeof *out->at) != MSG_OK)
+      rc = msg_err_nomem(err);
+    else
+      rc = listener_read(stmt, &out->at[out->n++], err);
+  }
+  msg_local_done(s, stmt);
+  return rc == MSG_NOTFOUND ? MSG_OK : rc;
+}
+
+void msg_local_audience_clear(msg_local_audience *l) {
+  for (size_t i = 0; i < l->n; i++) {
+    msg_free(l->at[i].node);
+    msg_free(l->at[i].quoted);
+    msg_free(l->at[i].pattern);
+    msg_pattern_free(l->at[i].compiled);
+  }
+  msg_free(l->at);
+  memset(l, 0, sizeof *l);
+}
+
+bool msg_local_listener_match(const msg_local_listener *l, const char *topic) {
+  return l->compiled && msg_pattern_match(l->compiled, topic);
+}

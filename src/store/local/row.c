@@ -1,0 +1,177 @@
+/* row.c - a stored row as a message. */
+#include <string.h>
+
+#include "base/mem.h"
+#include "store/local/session.h"
+
+/* In the order of MSG_LOCAL_COLUMNS. */
+enum column {
+  SEQ,
+  ID,
+  TOPIC,
+  STATE,
+  PRIORITY,
+  DELIVER_AT,
+  DUE,
+  DELETE_AT,
+  ATTEMPTS,
+  OWNER,
+  TOKEN,
+  SINCE,
+  GRP,
+  SENDER,
+  SENDER_HOST,
+  EXCLUSIVE,
+  TIMESTAMP,
+  TTL,
+  TIMING_OUT,
+  DELETE_AFTER,
+  IN_ANSWER_TO,
+  RECIPIENTS,
+  MSG,
+  VALUE,
+  JSON,
+  MAP,
+  ADDITIONAL,
+  KEY,
+  REASON
+};
+
+static bool is_null(sqlite3_stmt *stmt, int i) {
+  return sqlite3_column_type(stmt, i) == SQLITE_NULL;
+}
+
+/* False: not an id. NULL leaves *out zero. */
+static bool read_oid(sqlite3_stmt *stmt, int i, msg_oid *out) {
+  return is_null(stmt, i) || msg_oid_parse((const char *)sqlite3_column_text(stmt, i), out);
+}
+
+static bool read_state(int stored, bool expired, enum msg_state *out) {
+  switch ((enum msg_local_state)stored) {
+  case MSG_LOCAL_READY:
+  case MSG_LOCAL_MORTAL:
+  case MSG_LOCAL_ADDRESSED:
+  case MSG_LOCAL_LIVE:
+  case MSG_LOCAL_DIRECT: *out = MSG_STATE_READY; break;
+  case MSG_LOCAL_DELAYED: *out = MSG_STATE_DELAYED; break;
+  case MSG_LOCAL_BLOCKED: *out = MSG_STATE_BLOCKED; break;
+  case MSG_LOCAL_CLAIMED: *out = MSG_STATE_CLAIMED; return true;
+  case MSG_LOCAL_DEAD: *out = MSG_STATE_DEAD; return true;
+  default: return false;
+  }
+  if (expired)
+    *out = MSG_STATE_EXPIRED;
+  return true;
+}
+
+/* Text and blob share their shape; *nomem as in msg_local_column_dup. */
+static void read_bytes(sqlite3_stmt *stmt, int i, enum msg_type type, msg_value *out, bool *nomem) {
+  const void *bytes =
+      type == MSG_TEXT ? sqlite3_column_text(stmt, i) : sqlite3_column_blob(stmt, i);
+  size_t n = (size_t)sqlite3_column_bytes(stmt, i);
+  char *copy = (bytes || n == 0) ? msg_alloc(n + 1) : NULL;
+  if (!copy) {
+    *nomem = true;
+    return;
+  }
+  if (n > 0)
+    memcpy(copy, bytes, n);
+  copy[n] = '\0';
+  *out = (msg_value){.type = type, .owned = true, .p = copy, .n = n};
+}
+
+static void read_value(sqlite3_stmt *stmt, msg_value *out, bool *nomem) {
+  switch (sqlite3_column_type(stmt, VALUE)) {
+  case SQLITE_INTEGER:
+    *out = msg_value_int(sqlite3_column_int64(stmt, VALUE));
+    break;
+  case SQLITE_FLOAT:
+    *out = (msg_value){.type = MSG_REAL, .r = sqlite3_column_double(stmt, VALUE)};
+    break;
+  case SQLITE_TEXT:
+    read_bytes(stmt, VALUE, MSG_TEXT, out, nomem);
+    out->json = sqlite3_column_int(stmt, JSON) != 0;
+    break;
+  case SQLITE_BLOB: read_bytes(stmt, VALUE, MSG_BLOB, out, nomem); break;
+  default: break;
+  }
+}
+
+/* One name a line; names hold no control characters. */
+static void read_recipients(sqlite3_stmt *stmt, msg_message *m, bool *nomem) {
+  if (is_null(stmt, RECIPIENTS))
+    return;
+  char *text = msg_local_column_dup(stmt, RECIPIENTS, nomem);
+  for (char *name = text, *end; name && !*nomem; name = end) {
+    end = strchr(name, '\n');
+    if (end)
+      *end++ = '\0';
+    if (msg_message_add_recipient(m, name) != MSG_OK)
+      *nomem = true;
+  }
+  msg_free(text);
+}
+
+static void read_texts(sqlite3_stmt *stmt, msg_message *m, bool *nomem) {
+  m->topic = msg_local_column_dup(stmt, TOPIC, nomem);
+  m->msg = msg_local_column_dup(stmt, MSG, nomem);
+  m->map = msg_local_column_dup(stmt, MAP, nomem);
+  m->additional = msg_local_column_dup(stmt, ADDITIONAL, nomem);
+  m->sender = msg_local_column_dup(stmt, SENDER, nomem);
+  m->sender_host = msg_local_column_dup(stmt, SENDER_HOST, nomem);
+  m->key = msg_local_column_dup(stmt, KEY, nomem);
+  m->group = msg_local_column_dup(stmt, GRP, nomem);
+  m->reason = msg_local_column_dup(stmt, REASON, nomem);
+  m->owner = msg_local_column_dup(stmt, OWNER, nomem);
+}
+
+static void read_numbers(sqlite3_stmt *stmt, msg_message *m) {
+  m->exclusive = sqlite3_column_int(stmt, EXCLUSIVE) != 0;
+  m->timing_out = sqlite3_column_int(stmt, TIMING_OUT) != 0;
+  m->delete_after_processing = !is_null(stmt, DELETE_AFTER);
+  m->delete_after_processing_ms = sqlite3_column_int(stmt, DELETE_AFTER);
+  m->priority = sqlite3_column_int(stmt, PRIORITY);
+  m->timestamp_ms = sqlite3_column_int64(stmt, TIMESTAMP);
+  m->ttl_ms = sqlite3_column_int64(stmt, TTL);
+  m->delete_at_ms =
+      is_null(stmt, DELETE_AT) ? MSG_NEVER : sqlite3_column_int64(stmt, DELETE_AT);
+  m->seq = sqlite3_column_int64(stmt, SEQ);
+  m->deliver_at_ms = sqlite3_column_int64(stmt, DELIVER_AT);
+  m->attempts = sqlite3_column_int(stmt, ATTEMPTS);
+}
+
+static void read_claim(sqlite3_stmt *stmt, msg_message *m) {
+  const char *token = (const char *)sqlite3_column_text(stmt, TOKEN);
+  if (token && strlen(token) <= MSG_OID_HEX)
+    memcpy(m->token, token, strlen(token) + 1);
+  m->since_ms = sqlite3_column_int64(stmt, SINCE);
+  m->until_ms = sqlite3_column_int64(stmt, DUE);
+}
+
+int msg_local_read_row(sqlite3_stmt *stmt, int64_t now_ms, msg_message *out, msg_err *err) {
+  msg_message m;
+  bool nomem = false;
+  msg_message_init(&m);
+  msg_message_init(out);
+  read_numbers(stmt, &m);
+  if (!read_oid(stmt, ID, &m.id) || !read_oid(stmt, IN_ANSWER_TO, &m.in_answer_to) ||
+      !read_state(sqlite3_column_int(stmt, STATE), m.delete_at_ms <= now_ms, &m.state)) {
+    if (sqlite3_errcode(sqlite3_db_handle(stmt)) == SQLITE_NOMEM)
+      return msg_err_nomem(err);
+    return msg_err_set(err, MSG_CORRUPT,
+                       "the message with seq %lld has an id or state that cannot be: delete the row "
+                       "from msg_store_message",
+                       (long long)m.seq);
+  }
+  if (m.state == MSG_STATE_CLAIMED)
+    read_claim(stmt, &m);
+  read_texts(stmt, &m, &nomem);
+  read_value(stmt, &m.value, &nomem);
+  read_recipients(stmt, &m, &nomem);
+  if (nomem) {
+    msg_message_clear(&m);
+    return msg_err_nomem(err);
+  }
+  *out = m;
+  return MSG_OK;
+}

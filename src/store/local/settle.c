@@ -1,0 +1,277 @@
+/* settle.c - what an owner does with a claim: ack, release, extend, reject; and an operator: free.
+ *
+ * A token fences: who lost the lease, or shares only the node's name with its later owner, changes nothing. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "store/local/move.h"
+#include "store/local/reading.h"
+
+/* Theirs, while the lease holds: by token, else by the node's own name. */
+#define THEIRS                                                                                     \
+  "id = ?1 AND queue = ?2 AND state = 6 AND due > ?3"                                              \
+  " AND (token = ?4 OR (?4 IS NULL AND owner = ?5))"
+
+static const char *const WHAT[] = {[MSG_SETTLE_ACK] = "ack",
+                                   [MSG_SETTLE_RELEASE] = "release",
+                                   [MSG_SETTLE_EXTEND] = "extend",
+                                   [MSG_SETTLE_REJECT] = "reject",
+                                   [MSG_SETTLE_FREE] = "free"};
+
+struct settling {
+  const msg_actor *actor;
+  const msg_settle *how;
+  msg_settle_item *items;
+  size_t n;
+  int64_t now_ms;
+};
+
+/* A statement on one message of theirs, by THEIRS. ?6, if any, is `extra`. */
+static int theirs(msg_local_session *s, const char *sql, const struct settling *w,
+                  const msg_settle_item *item, const int64_t *extra, sqlite3_stmt **out,
+                  msg_err *err) {
+  if (extra)
+    return msg_local_bound(s, sql, out, err, "dtitti", &item->id, s->queue, w->now_ms, item->token,
+                           w->actor->node, *extra);
+  return msg_local_bound(s, sql, out, err, "dtitt", &item->id, s->queue, w->now_ms, item->token,
+                         w->actor->node);
+}
+
+static int change(msg_local_session *s, const char *sql, const struct settling *w,
+                  msg_settle_item *item, const int64_t *extra, msg_err *err) {
+  sqlite3_stmt *stmt = NULL;
+  int rc = theirs(s, sql, w, item, extra, &stmt, err);
+  if (rc == MSG_OK)
+    rc = msg_local_run(s, stmt, err);
+  if (rc == MSG_OK)
+    item->done = sqlite3_changes(s->db) > 0;
+  return rc;
+}
+
+/* ---- one statement ---- */
+
+/* While it is claimed a message has no lanes: outside a group nothing else is to do. */
+static int ack_plain(msg_local_session *s, struct settling *w, msg_settle_item *item,
+                     msg_err *err) {
+  static const char sql[] = "DELETE FROM @.msg_store_message WHERE " THEIRS " AND grp IS NULL";
+  return change(s, sql, w, item, NULL, err);
+}
+
+static int extend(msg_local_session *s, struct settling *w, msg_settle_item *item, msg_err *err) {
+  static const char sql[] = "UPDATE @.msg_store_message SET due = ?6 WHERE " THEIRS;
+  int64_t due_ms = msg_clock_add(w->now_ms, w->how->lease_ms);
+  return change(s, sql, w, item, &due_ms, err);
+}
+
+/* ---- more than one ---- */
+
+/* The message, if the claim may be settled by this caller. */
+static int owned(msg_local_session *s, const struct settling *w, const msg_settle_item *item,
+                 msg_local_item *out, msg_err *err) {
+  static const char sql[] = "SELECT seq FROM @.msg_store_message WHERE " THEIRS;
+  static const char sql_any[] =
+      "SELECT seq FROM @.msg_store_message WHERE id = ?1 AND queue = ?2 AND state = 6";
+  sqlite3_stmt *stmt = NULL;
+  int64_t seq = 0;
+  int rc = w->how->verb == MSG_SETTLE_FREE
+               ? msg_local_bound(s, sql_any, &stmt, err, "dt", &item->id, s->queue)
+               : theirs(s, sql, w, item, NULL, &stmt, err);
+  if (rc == MSG_OK)
+    rc = msg_local_row(s, stmt, err);
+  if (rc == MSG_OK)
+    seq = sqlite3_column_int64(stmt, 0);
+  msg_local_done(s, stmt);
+  return rc == MSG_OK ? msg_local_item_load(s, seq, out, err) : rc;
+}
+
+static int release(msg_local_session *s, struct settling *w, msg_local_item *item, msg_err *err) {
+  if (item->attempts >= w->actor->settings->max_attempts)
+    return msg_local_item_bury(s, item, "max_attempts", w->now_ms, err);
+  if (w->how->delay_ms > 0)
+    item->deliver_at_ms = msg_clock_add(w->now_ms, w->how->delay_ms);
+  return msg_local_item_free(s, item, w->now_ms, err);
+}
+
+static int settle_owned(msg_local_session *s, struct settling *w, msg_local_item *item,
+                        msg_err *err) {
+  switch (w->how->verb) {
+  case MSG_SETTLE_ACK: return msg_local_item_drop(s, item, w->now_ms, err);
+  case MSG_SETTLE_RELEASE: return release(s, w, item, err);
+  case MSG_SETTLE_REJECT: return msg_local_item_bury(s, item, w->how->reason, w->now_ms, err);
+  case MSG_SETTLE_FREE: return msg_local_item_free(s, item, w->now_ms, err);
+  case MSG_SETTLE_EXTEND: break;
+  }
+  return msg_err_set(err, MSG_INVALID, "unknown way to settle: %d", (int)w->how->verb);
+}
+
+static int settle_item(msg_local_session *s, struct settling *w, msg_settle_item *item,
+                       msg_err *err) {
+  msg_local_item found;
+  item->done = false;
+  int rc = owned(s, w, item, &found, err);
+  if (rc == MSG_NOTFOUND)
+    return MSG_OK;
+  if (rc == MSG_OK)
+    rc = settle_owned(s, w, &found, err);
+  item->done = rc == MSG_OK;
+  return rc;
+}
+
+/* ---- many acks ---- */
+
+/* What a batch of acks goes by. */
+struct batch {
+  msg_settle_item **sorted; /* by id */
+  size_t n;
+  msg_str ids, seqs; /* JSON arrays: asked for; found */
+};
+
+static int by_id(const void *a, const void *b) {
+  const msg_settle_item *const *x = a, *const *y = b;
+  int c = msg_oid_cmp(&(*x)->id, &(*y)->id);
+  return c != 0 ? c : (*x > *y) - (*x < *y);
+}
+
+/* The first place of an id, or where it would be. */
+static size_t place_of(const struct batch *b, const msg_oid *id) {
+  size_t lo = 0, hi = b->n;
+  while (lo < hi) {
+    size_t mid = lo + (hi - lo) / 2;
+    if (msg_oid_cmp(&b->sorted[mid]->id, id) < 0)
+      lo = mid + 1;
+    else
+      hi = mid;
+  }
+  return lo;
+}
+
+/* An id given twice is settled once, by the first item that may. */
+static bool mark(const struct batch *b, const msg_oid *id, const char *token, bool own) {
+  for (size_t i = place_of(b, id); i < b->n && msg_oid_cmp(&b->sorted[i]->id, id) == 0; i++) {
+    msg_settle_item *item = b->sorted[i];
+    if (item->token ? token && strcmp(item->token, token) == 0 : own) {
+      item->done = true;
+      return true;
+    }
+  }
+  return false;
+}
+
+static int batch_init(struct batch *b, struct settling *w, msg_err *err) {
+  char hex[MSG_OID_HEX + 1];
+  b->sorted = msg_alloc(w->n * sizeof *b->sorted);
+  b->n = w->n;
+  for (size_t i = 0; b->sorted && i < w->n; i++) {
+    b->sorted[i] = &w->items[i];
+    msg_oid_hex(&w->items[i].id, hex);
+    msg_str_append(&b->ids, i == 0 ? "[\"" : ",\"");
+    msg_str_append(&b->ids, hex);
+    msg_str_append(&b->ids, "\"");
+  }
+  msg_str_append(&b->ids, "]");
+  if (!b->sorted || b->ids.nomem)
+    return msg_err_nomem(err);
+  qsort(b->sorted, b->n, sizeof *b->sorted, by_id);
+  return MSG_OK;
+}
+
+static void batch_clear(struct batch *b) {
+  msg_str_clear(&b->ids);
+  msg_str_clear(&b->seqs);
+  msg_free(b->sorted);
+}
+
+/* Marks the items that may be settled, and gathers their rows. Those of groups are left to settle_item. */
+static int find_rows(msg_local_session *s, struct settling *w, struct batch *b, msg_err *err) {
+  static const char sql[] =
+      "SELECT seq, id, token, owner = ?4 FROM @.msg_store_message WHERE id IN"
+      " (SELECT value FROM json_each(?1)) AND queue = ?2 AND state = 6 AND due > ?3 AND grp IS NULL";
+  sqlite3_stmt *stmt = NULL;
+  int rc = msg_local_bound(s, sql, &stmt, err, "ttit", b->ids.s, s->queue, w->now_ms, w->actor->node);
+  while (rc == MSG_OK && (rc = msg_local_row(s, stmt, err)) == MSG_OK) {
+    msg_oid id;
+    if (msg_oid_parse((const char *)sqlite3_column_text(stmt, 1), &id) &&
+        mark(b, &id, (const char *)sqlite3_column_text(stmt, 2), sqlite3_column_int(stmt, 3)))
+      msg_str_appendf(&b->seqs, "%c%lld", b->seqs.n ? ',' : '[',
+                      (long long)sqlite3_column_int64(stmt, 0));
+  }
+  msg_local_done(s, stmt);
+  if (rc != MSG_NOTFOUND)
+    return rc;
+  if (b->seqs.n || b->seqs.nomem)
+    msg_str_append(&b->seqs, "]");
+  return b->seqs.nomem ? msg_err_nomem(err) : MSG_OK;
+}
+
+/* Found, then removed by one statement: DELETE ... RETURNING costs half as much again. */
+static int ack_batch(msg_local_session *s, struct settling *w, msg_err *err) {
+  static const char sql[] =
+      "DELETE FROM @.msg_store_message WHERE seq IN (SELECT value FROM json_each(?1))";
+  struct batch b = {0};
+  int rc = batch_init(&b, w, err);
+  if (rc == MSG_OK)
+    rc = find_rows(s, w, &b, err);
+  if (rc == MSG_OK && b.seqs.s)
+    rc = msg_local_exec(s, sql, NULL, err, "t", b.seqs.s);
+  batch_clear(&b);
+  return rc;
+}
+
+/* ---- the verb ---- */
+
+static int one_work(msg_local_session *s, void *arg, msg_err *err) {
+  struct settling *w = arg;
+  return w->how->verb == MSG_SETTLE_EXTEND ? extend(s, w, w->items, err)
+                                           : ack_plain(s, w, w->items, err);
+}
+
+static int many_work(msg_local_session *s, void *arg, msg_err *err) {
+  struct settling *w = arg;
+  int rc = MSG_OK;
+  for (size_t i = 0; i < w->n; i++)
+    w->items[i].done = false;
+  if (w->how->verb == MSG_SETTLE_ACK)
+    rc = ack_batch(s, w, err);
+  for (size_t i = 0; rc == MSG_OK && i < w->n; i++) {
+    msg_settle_item *item = &w->items[i];
+    if (w->how->verb == MSG_SETTLE_EXTEND)
+      rc = extend(s, w, item, err);
+    else if (!item->done)
+      rc = settle_item(s, w, item, err);
+  }
+  return rc;
+}
+
+/* Could the statement for one message alone have missed it? Reads only. */
+static int is_grouped(msg_local_session *s, struct settling *w, bool *out, msg_err *err) {
+  static const char sql[] = "SELECT 1 FROM @.msg_store_message WHERE " THEIRS " AND grp IS NOT NULL";
+  sqlite3_stmt *stmt = NULL;
+  int rc = theirs(s, sql, w, w->items, NULL, &stmt, err);
+  if (rc == MSG_OK)
+    rc = msg_local_row(s, stmt, err);
+  msg_local_done(s, stmt);
+  *out = rc == MSG_OK;
+  return rc == MSG_NOTFOUND ? MSG_OK : rc;
+}
+
+int msg_local_settle(msg_session *base, const msg_actor *actor, const msg_settle *how,
+                     msg_settle_item *items, size_t n, msg_err *err) {
+  msg_local_session *s = (msg_local_session *)base;
+  struct settling w = {
+      .actor = actor, .how = how, .items = items, .n = n, .now_ms = msg_clock_now_ms()};
+  const char *what = WHAT[how->verb];
+  bool grouped = true;
+  bool single = n == 1 && (how->verb == MSG_SETTLE_ACK || how->verb == MSG_SETTLE_EXTEND);
+  bool backlog;
+  int rc = msg_local_sweep(s, actor, w.now_ms, false, &backlog, err);
+  if (rc == MSG_OK && single)
+    rc = msg_local_write(s, what, false, one_work, &w, err);
+  if (rc == MSG_OK && single && (items[0].done || how->verb == MSG_SETTLE_EXTEND))
+    return MSG_OK;
+  if (rc == MSG_OK && single)
+    rc = is_grouped(s, &w, &grouped, err);
+  return rc == MSG_OK && grouped ? msg_local_write(s, what, true, many_work, &w, err) : rc;
+}

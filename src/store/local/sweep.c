@@ -1,0 +1,271 @@
+/* sweep.c - what time alone changes: delays, leases and lives that end, processes that end. */
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/process.h"
+#include "store/local/move.h"
+#include "store/local/reading.h"
+
+#define LOOK_PAUSE_MS     5
+#define LIVENESS_PAUSE_MS 50
+#define ROWS_MAX          256
+#define EXPIRED_MIN       64 /* share of ROWS_MAX that delays and leases leave to expired rows */
+#define KEYS_MAX          64
+#define HOLDERS_MAX       16
+#define MAX_ATTEMPTS_DEFAULT 20
+
+/* What a look found due. */
+struct due {
+  bool delayed, expired, keys;
+  struct holder {
+    char *process;
+    bool dead;
+  } holder[HOLDERS_MAX]; /* owners of claims to return */
+  size_t holders;
+};
+
+enum kind { DELAYED = 1, EXPIRED, KEYS, CLAIMED };
+
+/* One row each: kind, process, when the first of it is due. The processes are found by skipping through the index. */
+static const char SQL_LOOK[] =
+    "WITH RECURSIVE holders(x) AS ("
+    " SELECT min(holder) FROM @.msg_store_message WHERE state = 6"
+    " UNION ALL"
+    " SELECT (SELECT min(holder) FROM @.msg_store_message WHERE state = 6 AND holder > h.x)"
+    " FROM holders AS h WHERE h.x IS NOT NULL)"
+    " SELECT 1, NULL, (SELECT min(due) FROM @.msg_store_message WHERE state = 4)"
+    " UNION ALL SELECT 2, NULL, (SELECT min(delete_at) FROM @.msg_store_message"
+    "  WHERE delete_at IS NOT NULL AND state <> 6)"
+    " UNION ALL SELECT 3, NULL, (SELECT min(until) FROM @.msg_store_key)"
+    " UNION ALL SELECT 4, x, (SELECT min(due) FROM @.msg_store_message"
+    "  WHERE state = 6 AND holder = x) FROM holders WHERE x IS NOT NULL";
+
+/* ---- looking ---- */
+
+static void due_clear(struct due *d) {
+  for (size_t i = 0; i < d->holders; i++)
+    msg_free(d->holder[i].process);
+  memset(d, 0, sizeof *d);
+}
+
+static bool due_any(const struct due *d) {
+  return d->delayed || d->expired || d->keys || d->holders > 0;
+}
+
+/* Those beyond HOLDERS_MAX have their turn at the next look. */
+static int note_holder(struct due *d, const char *process, bool over, bool liveness, msg_err *err) {
+  bool dead = liveness && strcmp(process, msg_process_self()) != 0 &&
+              msg_process_liveness(process) == MSG_DEAD;
+  if ((!over && !dead) || d->holders == HOLDERS_MAX)
+    return MSG_OK;
+  char *copy = msg_strdup(process);
+  if (!copy)
+    return msg_err_nomem(err);
+  d->holder[d->holders++] = (struct holder){.process = copy, .dead = dead};
+  return MSG_OK;
+}
+
+static int note(sqlite3_stmt *stmt, int64_t now_ms, bool liveness, struct due *d, msg_err *err) {
+  bool over = sqlite3_column_type(stmt, 2) != SQLITE_NULL && sqlite3_column_int64(stmt, 2) <= now_ms;
+  switch ((enum kind)sqlite3_column_int(stmt, 0)) {
+  case DELAYED: d->delayed = over; return MSG_OK;
+  case EXPIRED: d->expired = over; return MSG_OK;
+  case KEYS: d->keys = over; return MSG_OK;
+  case CLAIMED: break;
+  }
+  const char *process = (const char *)sqlite3_column_text(stmt, 1);
+  return process ? note_holder(d, process, over, liveness, err) : msg_err_nomem(err);
+}
+
+static int look(msg_local_session *s, int64_t now_ms, bool liveness, struct due *out,
+                msg_err *err) {
+  sqlite3_stmt *stmt = NULL;
+  int rc = msg_local_stmt(s, SQL_LOOK, &stmt, err);
+  while (rc == MSG_OK && (rc = msg_local_row(s, stmt, err)) == MSG_OK)
+    rc = note(stmt, now_ms, liveness, out, err);
+  msg_local_done(s, stmt);
+  return rc == MSG_NOTFOUND ? MSG_OK : rc;
+}
+
+/* ---- moving ---- */
+
+struct sweep {
+  const struct due *due;
+  int64_t now_ms;
+  int32_t max_attempts;
+  int left;  /* rows it may still move */
+  int moved; /* rows it moved */
+};
+
+typedef int (*mover)(msg_local_session *s, struct sweep *w, msg_local_item *item, msg_err *err);
+
+/* Moves every row whose seq `stmt` gives. */
+static int move_all(msg_local_session *s, struct sweep *w, sqlite3_stmt *stmt, mover move,
+                    msg_err *err) {
+  msg_local_seqs seqs = {0};
+  int rc = msg_local_seqs_read(s, stmt, &seqs, err);
+  for (size_t i = 0; rc == MSG_OK && i < seqs.n; i++) {
+    msg_local_item item;
+    rc = msg_local_item_load(s, seqs.at[i], &item, err);
+    if (rc == MSG_OK)
+      rc = move(s, w, &item, err);
+    else if (rc == MSG_NOTFOUND)
+      rc = MSG_OK;
+    w->left--;
+    w->moved++;
+  }
+  msg_free(seqs.at);
+  return rc;
+}
+
+static int move_free(msg_local_session *s, struct sweep *w, msg_local_item *item, msg_err *err) {
+  return msg_local_item_free(s, item, w->now_ms, err);
+}
+
+/* In the order in which they were to become visible. */
+static int sweep_delayed(msg_local_session *s, struct sweep *w, msg_err *err) {
+  static const char sql[] = "SELECT seq FROM @.msg_store_message WHERE state = 4 AND due <= ?1"
+                            " ORDER BY due, seq LIMIT ?2";
+  sqlite3_stmt *stmt = NULL;
+  int rc = msg_local_bound(s, sql, &stmt, err, "ii", w->now_ms, (int64_t)(w->left - EXPIRED_MIN));
+  return rc == MSG_OK ? move_all(s, w, stmt, move_free, err) : rc;
+}
+
+static int move_return(msg_local_session *s, struct sweep *w, msg_local_item *item, msg_err *err) {
+  if (item->attempts >= w->max_attempts)
+    return msg_local_item_bury(s, item, "max_attempts", w->now_ms, err);
+  return msg_local_item_free(s, item, w->now_ms, err);
+}
+
+static int sweep_claimed(msg_local_session *s, struct sweep *w, const struct holder *h,
+                         msg_err *err) {
+  static const char sql[] = "SELECT seq FROM @.msg_store_message WHERE state = 6 AND holder = ?1"
+                            " AND due <= ?2 ORDER BY due, seq LIMIT ?3";
+  sqlite3_stmt *stmt = NULL;
+  int rc = msg_local_bound(s, sql, &stmt, err, "tii", h->process, h->dead ? MSG_NEVER : w->now_ms,
+                           (int64_t)(w->left - EXPIRED_MIN));
+  return rc == MSG_OK ? move_all(s, w, stmt, move_return, err) : rc;
+}
+
+static int move_drop(msg_local_session *s, struct sweep *w, msg_local_item *item, msg_err *err) {
+  return msg_local_item_drop(s, item, w->now_ms, err);
+}
+
+/* Those without group or lanes in one statement. */
+static int sweep_expired(msg_local_session *s, struct sweep *w, msg_err *err) {
+  static const char sql_plain[] =
+      "DELETE FROM @.msg_store_message WHERE seq IN (SELECT seq FROM @.msg_store_message"
+      " WHERE delete_at IS NOT NULL AND state <> 6 AND delete_at <= ?1 ORDER BY delete_at LIMIT ?2)"
+      " AND grp IS NULL AND recipients IS NULL";
+  static const char sql_rest[] =
+      "SELECT seq FROM @.msg_store_message WHERE delete_at IS NOT NULL AND state <> 6"
+      " AND delete_at <= ?1 ORDER BY delete_at LIMIT ?2";
+  int64_t gone = 0;
+  int rc = msg_local_exec(s, sql_plain, &gone, err, "ii", w->now_ms, (int64_t)w->left);
+  w->moved += (int)gone;
+  w->left -= (int)gone;
+  sqlite3_stmt *stmt = NULL;
+  if (rc == MSG_OK && w->left > 0)
+    rc = msg_local_bound(s, sql_rest, &stmt, err, "ii", w->now_ms, (int64_t)w->left);
+  return rc == MSG_OK && stmt ? move_all(s, w, stmt, move_drop, err) : rc;
+}
+
+static int sweep_keys(msg_local_session *s, struct sweep *w, msg_err *err) {
+  static const char sql[] =
+      "DELETE FROM @.msg_store_key WHERE (queue, topic, key) IN (SELECT queue, topic, key"
+      " FROM @.msg_store_key WHERE until <= ?1 ORDER BY until LIMIT ?2)";
+  int64_t gone = 0;
+  int rc = msg_local_exec(s, sql, &gone, err, "ii", w->now_ms, (int64_t)KEYS_MAX);
+  w->moved += (int)gone;
+  return rc;
+}
+
+static int sweep_work(msg_local_session *s, void *arg, msg_err *err) {
+  struct sweep *w = arg;
+  int rc = MSG_OK;
+  w->left = ROWS_MAX;
+  w->moved = 0;
+  if (w->due->delayed)
+    rc = sweep_delayed(s, w, err);
+  for (size_t i = 0; rc == MSG_OK && i < w->due->holders && w->left > EXPIRED_MIN; i++)
+    rc = sweep_claimed(s, w, &w->due->holder[i], err);
+  if (rc == MSG_OK && w->due->expired)
+    rc = sweep_expired(s, w, err);
+  if (rc == MSG_OK && w->due->keys)
+    rc = sweep_keys(s, w, err);
+  return rc;
+}
+
+/* ---- when ---- */
+
+static bool just(int64_t at_ms, int64_t now_ms, int64_t pause_ms) {
+  return at_ms != 0 && now_ms >= at_ms && now_ms - at_ms < pause_ms;
+}
+
+/* Inside BEGIN without the write lock a look would be a read that the verb must upgrade. */
+static bool allowed(const msg_local_session *s) {
+  return sqlite3_get_autocommit(s->db) ||
+         sqlite3_txn_state(s->db, s->schema_raw) == SQLITE_TXN_WRITE;
+}
+
+/* A sweep is a service to the verb that follows, which will meet the same lock itself. */
+static int forgive(int rc) {
+  return rc == MSG_BUSY || rc == MSG_READONLY ? MSG_OK : rc;
+}
+
+static int sweep_now(msg_local_session *s, const msg_actor *actor, int64_t now_ms, bool force,
+                     bool *backlog, msg_err *err) {
+  struct due due = {0};
+  bool liveness = force || !just(s->liveness_at_ms, now_ms, LIVENESS_PAUSE_MS);
+  s->what = "look";
+  int rc = look(s, now_ms, liveness, &due, err);
+  if (rc == MSG_OK) {
+    s->swept_at_ms = now_ms;
+    if (liveness)
+      s->liveness_at_ms = now_ms;
+  }
+  if (rc == MSG_OK && due_any(&due)) {
+    struct sweep w = {.due = &due, .now_ms = now_ms, .max_attempts = MAX_ATTEMPTS_DEFAULT};
+    if (actor && actor->settings)
+      w.max_attempts = (int32_t)actor->settings->max_attempts;
+    rc = (force ? msg_local_write : msg_local_try_write)(s, "sweep", true, sweep_work, &w, err);
+    s->swept = rc == MSG_OK ? w.moved : 0;
+    *backlog = rc != MSG_OK || w.left <= EXPIRED_MIN;
+  }
+  due_clear(&due);
+  return rc;
+}
+
+/* True when there is nothing to look at: no store, or it has just been rolled back. */
+static int nothing_there(msg_local_session *s, bool *nothing, msg_err *err) {
+  bool exists = true;
+  int rc = s->schema_known ? MSG_OK : msg_local_readable(s, &exists, err);
+  *nothing = !exists;
+  return rc;
+}
+
+int msg_local_sweep(msg_local_session *s, const msg_actor *actor, int64_t now_ms, bool force,
+                    bool *backlog, msg_err *err) {
+  bool nothing = false;
+  *backlog = false;
+  s->swept = 0;
+  if ((!force && just(s->swept_at_ms, now_ms, LOOK_PAUSE_MS)) || !allowed(s))
+    return MSG_OK;
+  int rc = nothing_there(s, &nothing, err);
+  if (rc == MSG_OK && !nothing)
+    rc = sweep_now(s, actor, now_ms, force, backlog, err);
+  if (rc != MSG_OK && s->vanished) {
+    s->vanished = false;
+    rc = MSG_OK;
+  }
+  return forgive(rc);
+}
+
+int msg_local_sweep_due(msg_local_session *s, int64_t now_ms, bool *due, msg_err *err) {
+  struct due found = {0};
+  int rc = look(s, now_ms, true, &found, err);
+  *due = due_any(&found);
+  due_clear(&found);
+  return rc;
+}

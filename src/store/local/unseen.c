@@ -1,0 +1,358 @@
+/* unseen.c - what a node may be handed now: broadcasts above its floors, directs in its lane.
+ *
+ * First only keys are gathered (bounded), then the rows of the first max of them are read. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "store/local/horizon.h"
+#include "store/local/reading.h"
+
+#define SINCE_MAX  1000 /* messages read one by one rather than topic by topic */
+#define TOPICS_FEW 4    /* topics looked at one by one rather than by number */
+
+/* Topics with something visible, by a loose scan of the live index: one seek a topic. */
+static const char sql_live_topics[] =
+    "WITH RECURSIVE t(x) AS ("
+    "SELECT (SELECT topic FROM @.msg_store_message WHERE state = 8 AND queue = ?1 AND topic >= ?2"
+    " ORDER BY topic LIMIT 1)"
+    " UNION ALL SELECT (SELECT topic FROM @.msg_store_message WHERE state = 8 AND queue = ?1"
+    " AND topic > t.x ORDER BY topic LIMIT 1) FROM t WHERE t.x IS NOT NULL)"
+    " SELECT x FROM t WHERE x IS NOT NULL";
+
+/* One topic for one pattern, priority by priority (loose scan again), each from its floor on. The
+ * order is that of the nested loops: an ORDER BY would sort everything before the first row. */
+static const char sql_broadcasts[] =
+    "WITH RECURSIVE p(x) AS ("
+    "SELECT (SELECT priority FROM @.msg_store_message WHERE state = 8 AND queue = ?1 AND topic = ?2"
+    " ORDER BY priority LIMIT 1)"
+    " UNION ALL SELECT (SELECT priority FROM @.msg_store_message WHERE state = 8 AND queue = ?1"
+    " AND topic = ?2 AND priority > p.x ORDER BY priority LIMIT 1) FROM p WHERE p.x IS NOT NULL)"
+    " SELECT m.priority, m.deliver_at, m.seq FROM p CROSS JOIN @.msg_store_message AS m"
+    " WHERE m.state = 8 AND m.queue = ?1 AND m.topic = ?2 AND m.priority = p.x"
+    " AND m.seq > max(?5, coalesce((SELECT f.floor FROM @.msg_store_floor AS f WHERE f.queue = ?1"
+    " AND f.node = ?3 AND f.topic = ?2 AND f.priority = p.x AND f.pattern = ?4), 0))"
+    " AND m.sender <> ?3 AND (m.delete_at IS NULL OR m.delete_at > ?6)"
+    " AND NOT EXISTS (SELECT 1 FROM @.msg_store_seen AS s WHERE s.queue = ?1 AND s.node = ?3"
+    " AND s.seq = m.seq) AND NOT " MSG_LOCAL_PASSED(?1, ?3) " LIMIT ?7";
+
+/* What came since a look that found nothing, by number. */
+static const char sql_since[] =
+    "SELECT m.priority, m.deliver_at, m.seq, m.topic FROM @.msg_store_message AS m NOT INDEXED"
+    " WHERE m.seq > ?3 AND m.state = 8 AND m.queue = ?1 AND m.sender <> ?2"
+    " AND (m.delete_at IS NULL OR m.delete_at > ?4)"
+    " AND NOT EXISTS (SELECT 1 FROM @.msg_store_seen AS s WHERE s.queue = ?1 AND s.node = ?2"
+    " AND s.seq = m.seq) AND NOT " MSG_LOCAL_PASSED(?1, ?2);
+static const char sql_last[] =
+    "SELECT seq FROM @.sqlite_sequence WHERE name = 'msg_store_message'";
+
+static const char sql_directs[] =
+    "SELECT m.priority, m.deliver_at, m.seq, m.topic, m.in_answer_to FROM @.msg_store_lane AS l"
+    " CROSS JOIN @.msg_store_message AS m ON m.seq = l.seq"
+    " WHERE l.queue = ?1 AND l.node = ?2 AND l.exclusive = 0"
+    " AND m.state = 9 AND (m.delete_at IS NULL OR m.delete_at > ?3)"
+    " ORDER BY l.priority, l.deliver_at, l.seq";
+
+static const char sql_answers[] =
+    "SELECT m.priority, m.deliver_at, m.seq, m.topic, m.in_answer_to FROM @.msg_store_message AS m"
+    " WHERE m.in_answer_to = ?4 AND m.queue = ?1 AND m.state = 9"
+    " AND (m.delete_at IS NULL OR m.delete_at > ?3)"
+    " AND EXISTS (SELECT 1 FROM @.msg_store_lane AS l WHERE l.queue = ?1 AND l.node = ?2"
+    " AND l.exclusive = 0 AND l.priority = m.priority AND l.deliver_at = m.deliver_at"
+    " AND l.seq = m.seq)";
+
+static const char sql_row[] = "SELECT " MSG_LOCAL_COLUMNS " FROM @.msg_store_message WHERE seq = ?1";
+
+struct candidate {
+  int64_t deliver_at, seq;
+  int32_t priority;
+};
+
+struct look {
+  const msg_actor *actor;
+  const msg_unseen *u;
+  int64_t now_ms;
+  msg_list *out;
+  bool committed; /* the snapshot holds nothing that may be rolled back */
+  bool all_heard; /* no topic was skipped, and there was nothing new in any */
+  struct candidate *at;
+  size_t n, cap;
+  bool full;      /* at[0..max) are sorted: what comes after the last of them is not wanted */
+};
+
+static int by_delivery(const void *a, const void *b) {
+  const struct candidate *x = a, *y = b;
+  if (x->priority != y->priority)
+    return x->priority < y->priority ? -1 : 1;
+  if (x->deliver_at != y->deliver_at)
+    return x->deliver_at < y->deliver_at ? -1 : 1;
+  return (x->seq > y->seq) - (x->seq < y->seq);
+}
+
+/* Sort, drop doubles (two patterns that match one topic) and everything past max. */
+static void trim(struct look *k) {
+  size_t n = 0;
+  if (k->n > 1)
+    qsort(k->at, k->n, sizeof *k->at, by_delivery);
+  for (size_t i = 0; i < k->n && n < k->u->max; i++)
+    if (n == 0 || k->at[n - 1].seq != k->at[i].seq)
+      k->at[n++] = k->at[i];
+  k->n = n;
+  k->full = n == k->u->max;
+}
+
+/* *wanted false: there is enough that comes before it. */
+static int push(struct look *k, sqlite3_stmt *stmt, bool *wanted, msg_err *err) {
+  struct candidate c = {.priority = sqlite3_column_int(stmt, 0),
+                        .deliver_at = sqlite3_column_int64(stmt, 1),
+                        .seq = sqlite3_column_int64(stmt, 2)};
+  *wanted = !k->full || by_delivery(&c, &k->at[k->u->max - 1]) < 0;
+  if (!*wanted)
+    return MSG_OK;
+  if (msg_grow(&k->at, &k->cap, k->n + 1, sizeof *k->at) != MSG_OK)
+    return msg_err_nomem(err);
+  k->at[k->n++] = c;
+  if (k->full ? k->n / 2 > k->u->max + 32 : k->n >= k->u->max)
+    trim(k);
+  return MSG_OK;
+}
+
+static bool paused(const msg_unseen *u, const char *topic) {
+  for (size_t i = 0; i < u->paused_count; i++)
+    if (msg_pattern_match(u->paused[i], topic))
+      return true;
+  return false;
+}
+
+/* ---- broadcasts, topic by topic ---- */
+
+static int look_topic(msg_local_session *s, struct look *k, const msg_local_listener *l,
+                      const char *topic, msg_err *err) {
+  sqlite3_stmt *stmt = NULL;
+  int64_t limit = k->u->max > INT32_MAX ? INT32_MAX : (int64_t)k->u->max;
+  bool wanted = true;
+  if (paused(k->u, topic)) {
+    k->all_heard = false;
+    return MSG_OK;
+  }
+  int rc = msg_local_bound(s, sql_broadcasts, &stmt, err, "ttttiii", s->queue, topic,
+                           k->actor->node, l->pattern, l->start, k->now_ms, limit);
+  while (rc == MSG_OK && wanted && (rc = msg_local_row(s, stmt, err)) == MSG_OK) {
+    k->all_heard = false;
+    rc = push(k, stmt, &wanted, err);
+  }
+  msg_local_done(s, stmt);
+  return rc == MSG_NOTFOUND ? MSG_OK : rc;
+}
+
+static bool is_exact(const msg_local_listener *l) {
+  return l->compiled && msg_pattern_kind_of(l->compiled) == MSG_PATTERN_EXACT;
+}
+
+/* Bytes of a GLOB that every match begins with. */
+static size_t literal_prefix(const msg_local_listener *l) {
+  return l->compiled && msg_pattern_kind_of(l->compiled) == MSG_PATTERN_GLOB
+             ? strcspn(l->pattern, "*?[")
+             : 0;
+}
+
+static int look_matching(msg_local_session *s, struct look *k, const msg_local_listener *l,
+                         msg_err *err) {
+  sqlite3_stmt *stmt = NULL;
+  size_t prefix = literal_prefix(l);
+  int rc = msg_local_bound(s, sql_live_topics, &stmt, err, "t", s->queue);
+  if (rc == MSG_OK &&
+      sqlite3_bind_text(stmt, 2, l->pattern, (int)prefix, SQLITE_STATIC) != SQLITE_OK)
+    rc = msg_err_nomem(err);
+  while (rc == MSG_OK && (rc = msg_local_row(s, stmt, err)) == MSG_OK) {
+    const char *topic = (const char *)sqlite3_column_text(stmt, 0);
+    if (!topic)
+      rc = msg_err_nomem(err);
+    else if (strncmp(topic, l->pattern, prefix) != 0)
+      break;
+    else if (msg_local_listener_match(l, topic))
+      rc = look_topic(s, k, l, topic, err);
+  }
+  msg_local_done(s, stmt);
+  return rc == MSG_NOTFOUND ? MSG_OK : rc;
+}
+
+/* ---- broadcasts, by number ---- */
+
+/* Is it for one of the node's patterns that are looked for? */
+static bool heard(const msg_local_audience *mine, const char *only, const char *topic,
+                  int64_t seq) {
+  for (size_t i = 0; i < mine->n; i++) {
+    const msg_local_listener *l = &mine->at[i];
+    if (l->start < seq && (!only || strcmp(only, l->pattern) == 0) &&
+        msg_local_listener_match(l, topic))
+      return true;
+  }
+  return false;
+}
+
+static int look_since(msg_local_session *s, struct look *k, const msg_local_audience *mine,
+                      const char *only, int64_t horizon, msg_err *err) {
+  sqlite3_stmt *stmt = NULL;
+  int rc = msg_local_bound(s, sql_since, &stmt, err, "ttii", s->queue, k->actor->node, horizon,
+                           k->now_ms);
+  while (rc == MSG_OK && (rc = msg_local_row(s, stmt, err)) == MSG_OK) {
+    const char *topic = (const char *)sqlite3_column_text(stmt, 3);
+    bool wanted;
+    if (!topic)
+      rc = msg_err_nomem(err);
+    else if (heard(mine, only, topic, sqlite3_column_int64(stmt, 2))) {
+      k->all_heard = false;
+      if (!paused(k->u, topic))
+        rc = push(k, stmt, &wanted, err);
+    }
+  }
+  msg_local_done(s, stmt);
+  return rc == MSG_NOTFOUND ? MSG_OK : rc;
+}
+
+/* ---- broadcasts ---- */
+
+static int last_seq(msg_local_session *s, int64_t *out, msg_err *err) {
+  sqlite3_stmt *stmt = NULL;
+  int rc = msg_local_bound(s, sql_last, &stmt, err, "");
+  if (rc == MSG_OK)
+    rc = msg_local_row(s, stmt, err);
+  *out = rc == MSG_OK ? sqlite3_column_int64(stmt, 0) : 0;
+  msg_local_done(s, stmt);
+  return rc == MSG_NOTFOUND ? MSG_OK : rc;
+}
+
+static int look_each(msg_local_session *s, struct look *k, const msg_local_audience *mine,
+                     const char *only, msg_err *err) {
+  int rc = MSG_OK;
+  for (size_t i = 0; rc == MSG_OK && i < mine->n; i++) {
+    const msg_local_listener *l = &mine->at[i];
+    if (only && strcmp(only, l->pattern) != 0)
+      continue;
+    rc = is_exact(l) ? look_topic(s, k, l, l->pattern, err) : look_matching(s, k, l, err);
+  }
+  return rc;
+}
+
+/* As look_each, but from the horizon on where that is known and near. */
+static int look_beyond(msg_local_session *s, struct look *k, const msg_local_audience *mine,
+                       const char *only, msg_err *err) {
+  int64_t starts = 0, last = 0;
+  for (size_t i = 0; i < mine->n; i++)
+    if (mine->at[i].start < 0)
+      starts ^= mine->at[i].start;
+  int64_t horizon = msg_local_horizon_get(s, k->actor->node, only ? only : "", starts);
+  int rc = last_seq(s, &last, err);
+  if (rc != MSG_OK)
+    return rc;
+  bool near = horizon >= 0 && last >= horizon && last - horizon <= SINCE_MAX;
+  k->all_heard = true;
+  rc = near ? look_since(s, k, mine, only, horizon, err) : look_each(s, k, mine, only, err);
+  if (rc == MSG_OK && k->committed && k->all_heard)
+    msg_local_horizon_set(s, k->actor->node, only ? only : "", starts, last);
+  return rc;
+}
+
+static int look_broadcasts(msg_local_session *s, struct look *k, msg_err *err) {
+  msg_local_audience mine = MSG_LOCAL_AUDIENCE_INIT;
+  const char *only = k->u->pattern ? msg_pattern_text(k->u->pattern) : NULL;
+  int rc = msg_local_audience_load(s, k->actor->node, &mine, err);
+  size_t costly = 0; /* one topic is one seek */
+  for (size_t i = 0; rc == MSG_OK && i < mine.n; i++)
+    if (!only || strcmp(only, mine.at[i].pattern) == 0)
+      costly += is_exact(&mine.at[i]) ? 1 : TOPICS_FEW;
+  if (rc == MSG_OK)
+    rc = costly < TOPICS_FEW ? look_each(s, k, &mine, only, err)
+                             : look_beyond(s, k, &mine, only, err);
+  msg_local_audience_clear(&mine);
+  return rc;
+}
+
+/* ---- directs ---- */
+
+static bool reserved(const msg_unseen *u, const char *in_answer_to) {
+  msg_oid id;
+  if (u->reserved_count == 0 || !in_answer_to || !msg_oid_parse(in_answer_to, &id))
+    return false;
+  for (size_t i = 0; i < u->reserved_count; i++)
+    if (msg_oid_cmp(&u->reserved[i], &id) == 0)
+      return true;
+  return false;
+}
+
+static bool wanted(const msg_unseen *u, sqlite3_stmt *stmt) {
+  const char *topic = (const char *)sqlite3_column_text(stmt, 3);
+  if (!topic || paused(u, topic))
+    return false;
+  if (u->answers_to)
+    return true;
+  return (!u->pattern || msg_pattern_match(u->pattern, topic)) &&
+         !reserved(u, (const char *)sqlite3_column_text(stmt, 4));
+}
+
+static int look_directs(msg_local_session *s, struct look *k, msg_err *err) {
+  sqlite3_stmt *stmt = NULL;
+  int rc = k->u->answers_to
+               ? msg_local_bound(s, sql_answers, &stmt, err, "ttid", s->queue, k->actor->node,
+                                 k->now_ms, k->u->answers_to)
+               : msg_local_bound(s, sql_directs, &stmt, err, "tti", s->queue, k->actor->node,
+                                 k->now_ms);
+  bool more = true; /* sql_answers comes unsorted */
+  while (rc == MSG_OK && (more || k->u->answers_to) &&
+         (rc = msg_local_row(s, stmt, err)) == MSG_OK)
+    if (wanted(k->u, stmt))
+      rc = push(k, stmt, &more, err);
+  msg_local_done(s, stmt);
+  return rc == MSG_NOTFOUND ? MSG_OK : rc;
+}
+
+/* ---- both ---- */
+
+static int read_rows(msg_local_session *s, struct look *k, msg_err *err) {
+  sqlite3_stmt *stmt = NULL;
+  int rc = k->n ? msg_local_stmt(s, sql_row, &stmt, err) : MSG_OK;
+  for (size_t i = 0; rc == MSG_OK && i < k->n; i++) {
+    sqlite3_bind_int64(stmt, 1, k->at[i].seq);
+    if ((rc = msg_local_row(s, stmt, err)) == MSG_OK) {
+      msg_message *m = msg_list_add(k->out);
+      rc = m ? msg_local_read_row(stmt, k->now_ms, m, err) : msg_err_nomem(err);
+    }
+    sqlite3_reset(stmt);
+    if (rc == MSG_NOTFOUND)
+      rc = MSG_OK;
+  }
+  msg_local_done(s, stmt);
+  return rc;
+}
+
+static int unseen_work(msg_local_session *s, void *arg, msg_err *err) {
+  struct look *k = arg;
+  k->n = 0;
+  k->full = false;
+  int rc = k->u->answers_to ? MSG_OK : look_broadcasts(s, k, err);
+  if (rc == MSG_OK)
+    rc = look_directs(s, k, err);
+  if (rc != MSG_OK)
+    return rc;
+  trim(k);
+  return read_rows(s, k, err);
+}
+
+int msg_local_unseen(msg_session *base, const msg_actor *actor, const msg_unseen *u, msg_list *out,
+                     msg_err *err) {
+  msg_local_session *s = (msg_local_session *)base;
+  struct look k = {.actor = actor, .u = u, .now_ms = msg_clock_now_ms(), .out = out};
+  size_t before = out->n;
+  bool backlog;
+  int rc = msg_local_sweep(s, actor, k.now_ms, false, &backlog, err);
+  k.committed = sqlite3_txn_state(s->db, s->schema_raw) == SQLITE_TXN_NONE;
+  if (rc == MSG_OK)
+    rc = msg_local_read(s, "await", unseen_work, &k, err);
+  if (rc != MSG_OK)
+    while (out->n > before)
+      msg_message_clear(&out->at[--out->n]);
+  msg_free(k.at);
+  return rc;
+}

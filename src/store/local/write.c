@@ -1,0 +1,233 @@
+/* write.c - reads and writes as the host's transaction allows them, and waiting for locks. */
+#include "base/clock.h"
+#include "store/local/session.h"
+
+#define SLICE_MAX_MS 50
+
+/* How long one call has waited for locks. */
+struct patience {
+  bool none;        /* does not wait at all */
+  int64_t until_ms; /* monotonic; 0: has not waited yet */
+  int slice_ms;
+};
+
+/* Waits one slice. MSG_OK: try again; MSG_BUSY: no time left (*err untouched); MSG_INTERRUPTED. */
+static int wait_slice(msg_local_session *s, struct patience *p, msg_err *err) {
+  if (p->none)
+    return MSG_BUSY;
+  int64_t now_ms = msg_clock_mono_ms();
+  if (p->until_ms == 0) {
+    p->until_ms = msg_clock_add(now_ms, s->busy_timeout_ms);
+    p->slice_ms = 1;
+  }
+  if (now_ms >= p->until_ms)
+    return MSG_BUSY;
+  if (msg_local_interrupted(s))
+    return msg_err_set(err, MSG_INTERRUPTED, "%s: interrupted while waiting for a lock", s->what);
+  int64_t left_ms = p->until_ms - now_ms;
+  sqlite3_sleep(left_ms < p->slice_ms ? (int)left_ms : p->slice_ms);
+  p->slice_ms = p->slice_ms * 2 < SLICE_MAX_MS ? p->slice_ms * 2 : SLICE_MAX_MS;
+  return MSG_OK;
+}
+
+/* May the same work be tried again? Only while this connection holds nothing of the schema: else the lock it waits
+ * for may wait for ours, and a stale snapshot stays stale. */
+static bool worth_waiting(const msg_local_session *s, const msg_err *e) {
+  return e->rc == MSG_BUSY && sqlite3_txn_state(s->db, s->schema_raw) <= SQLITE_TXN_NONE;
+}
+
+/* ---- reading ---- */
+
+int msg_local_readable(msg_local_session *s, bool *exists, msg_err *err) {
+  s->what = "read";
+  enum msg_schema_state state;
+  int rc = msg_local_schema_state(s, &state, err);
+  if (rc != MSG_OK)
+    return rc;
+  if (state == MSG_SCHEMA_OLD) {
+    rc = msg_local_write(s, "migrate", true, NULL, NULL, err);
+    if (rc != MSG_OK)
+      return rc;
+  }
+  *exists = state != MSG_SCHEMA_NONE;
+  return MSG_OK;
+}
+
+/* ---- writing ---- */
+
+static int run(msg_local_session *s, const char *sql, msg_err *err) {
+  sqlite3_stmt *stmt = NULL;
+  int rc = msg_local_stmt(s, sql, &stmt, err);
+  return rc == MSG_OK ? msg_local_run(s, stmt, err) : rc;
+}
+
+/* *open stays false where SQLite refuses: a statement of the host is writing, and is the transaction. SAVEPOINT takes no
+ * lock, so BUSY has no other meaning here. */
+static int savepoint(msg_local_session *s, bool *open, msg_err *err) {
+  msg_err e;
+  int rc = run(s, "SAVEPOINT msg_write", &e);
+  *open = rc == MSG_OK;
+  if (rc == MSG_OK || rc == MSG_BUSY)
+    return MSG_OK;
+  if (err)
+    *err = e;
+  return rc;
+}
+
+/* Undoes the savepoint; where it is the transaction, by ROLLBACK, since its RELEASE could meet the readers again. After
+ * some errors SQLite has rolled everything back already. */
+static void unwind(msg_local_session *s, bool is_transaction) {
+  msg_err ignored;
+  if (sqlite3_get_autocommit(s->db))
+    return;
+  if (is_transaction) {
+    run(s, "ROLLBACK", &ignored);
+    return;
+  }
+  run(s, "ROLLBACK TO msg_write", &ignored);
+  run(s, "RELEASE msg_write", &ignored);
+}
+
+/* In autocommit RELEASE commits, and may meet readers (rollback journal): the work stays as it is meanwhile. */
+static int release(msg_local_session *s, struct patience *p, msg_err *err) {
+  for (;;) {
+    msg_err e;
+    int rc = run(s, "RELEASE msg_write", &e);
+    if (rc == MSG_OK)
+      return MSG_OK;
+    int waited = rc == MSG_BUSY ? wait_slice(s, p, err) : MSG_BUSY;
+    if (waited == MSG_INTERRUPTED)
+      return waited;
+    if (waited != MSG_OK) {
+      if (err)
+        *err = e;
+      return rc;
+    }
+  }
+}
+
+/* Takes the write lock by a statement that changes nothing. *missing: there is no store to lock. */
+static int lock(msg_local_session *s, bool *missing, msg_err *err) {
+  int rc = run(s, "UPDATE @.msg_store SET version = version WHERE 0", err);
+  if (rc != MSG_OK && s->vanished) {
+    s->vanished = false;
+    *missing = true;
+    return MSG_OK;
+  }
+  return rc;
+}
+
+static bool host_is_writing(const msg_local_session *s) {
+  sqlite3_stmt *stmt = sqlite3_next_stmt(s->db, NULL);
+  while (stmt && (!sqlite3_stmt_busy(stmt) || sqlite3_stmt_readonly(stmt)))
+    stmt = sqlite3_next_stmt(s->db, stmt);
+  return stmt != NULL;
+}
+
+/* Inside BEGIN a failed statement of the host goes back to its own savepoint, which SQLite opens only in the schema it
+ * writes itself. An INSERT into a table of ours in temp would leave its first rows here. A nested statement that has a
+ * savepoint of its own opens the outer one as well, and only the nested is closed after it. */
+static int mark(msg_local_session *s, msg_err *err) {
+  if (sqlite3_get_autocommit(s->db) || !host_is_writing(s))
+    return MSG_OK;
+  return run(s, "INSERT INTO @.msg_store(version, store_id) SELECT version, store_id FROM @.msg_store WHERE 0",
+             err);
+}
+
+/* Under the write lock (or, where nothing is there, about to take it by the first CREATE). */
+static int ensure_schema(msg_local_session *s, bool missing, msg_err *err) {
+  enum msg_schema_state state = MSG_SCHEMA_NONE;
+  int rc = missing ? MSG_OK : msg_local_schema_state(s, &state, err);
+  if (rc == MSG_OK && state != MSG_SCHEMA_CURRENT)
+    rc = msg_schema_make(s->db, s->schema_raw, err);
+  if (rc == MSG_OK)
+    s->schema_known = true;
+  return rc;
+}
+
+/* In a savepoint, the write lock taken first. */
+static int attempt_many(msg_local_session *s, msg_local_work work, void *arg, struct patience *p,
+                        msg_err *err) {
+  bool open = false, missing = false;
+  bool is_transaction = sqlite3_get_autocommit(s->db) != 0;
+  int rc = savepoint(s, &open, err);
+  if (rc != MSG_OK)
+    return rc;
+  if (!s->schema_known || sqlite3_txn_state(s->db, s->schema_raw) != SQLITE_TXN_WRITE)
+    rc = lock(s, &missing, err);
+  if (rc == MSG_OK && (missing || !s->schema_known))
+    rc = ensure_schema(s, missing, err);
+  if (rc == MSG_OK && !open)
+    rc = mark(s, err);
+  if (rc == MSG_OK && work)
+    rc = work(s, arg, err);
+  if (rc == MSG_OK && open)
+    rc = release(s, p, err);
+  if (rc != MSG_OK) {
+    s->schema_known = false; /* its creation may be undone with the rest */
+    if (open)
+      unwind(s, is_transaction);
+  }
+  return rc;
+}
+
+static int attempt(msg_local_session *s, bool many, msg_local_work work, void *arg,
+                   struct patience *p, msg_err *err) {
+  if (many || !s->schema_known)
+    return attempt_many(s, work, arg, p, err);
+  int rc = mark(s, err);
+  return rc == MSG_OK ? work(s, arg, err) : rc;
+}
+
+/* Retries until it worked, is hopeless or time is out. Fills *e on failure. */
+static int persist(msg_local_session *s, bool many, msg_local_work work, void *arg,
+                   struct patience *p, msg_err *e) {
+  bool made_again = false;
+  for (;;) {
+    int rc = attempt(s, many, work, arg, p, e);
+    if (rc == MSG_OK)
+      return MSG_OK;
+    if (s->vanished && !made_again) {
+      s->vanished = false;
+      made_again = true;
+      continue;
+    }
+    s->vanished = false;
+    int waited = worth_waiting(s, e) ? wait_slice(s, p, e) : MSG_BUSY;
+    if (waited != MSG_OK)
+      return waited == MSG_INTERRUPTED ? waited : rc;
+  }
+}
+
+static int write_with(msg_local_session *s, const char *what, bool many, msg_local_work work,
+                      void *arg, struct patience *p, msg_err *err) {
+  s->what = what;
+  /* An interrupt inside the write would roll the host's whole transaction back. */
+  if (msg_local_interrupted(s))
+    return msg_err_set(err, MSG_INTERRUPTED, "%s: interrupted before anything was written", what);
+  sqlite3_int64 rowid = sqlite3_last_insert_rowid(s->db);
+  msg_err e;
+  int rc = persist(s, many, work, arg, p, &e);
+  sqlite3_set_last_insert_rowid(s->db, rowid);
+  if (rc != MSG_OK && err)
+    *err = e;
+  return rc;
+}
+
+int msg_local_write(msg_local_session *s, const char *what, bool many, msg_local_work work,
+                    void *arg, msg_err *err) {
+  return write_with(s, what, many, work, arg, &(struct patience){.none = false}, err);
+}
+
+int msg_local_try_write(msg_local_session *s, const char *what, bool many, msg_local_work work,
+                        void *arg, msg_err *err) {
+  return write_with(s, what, many, work, arg, &(struct patience){.none = true}, err);
+}
+
+int msg_local_lock(msg_local_session *s, const char *what, msg_err *err) {
+  /* While a statement of the host writes, what is read stays pinned until it ends, as inside BEGIN. */
+  if ((sqlite3_get_autocommit(s->db) && !host_is_writing(s)) ||
+      sqlite3_txn_state(s->db, s->schema_raw) == SQLITE_TXN_WRITE)
+    return MSG_OK;
+  return msg_local_write(s, what, true, NULL, NULL, err);
+}

@@ -1,0 +1,25 @@
+/* bare.h - the floor's statements: what the product does, written by hand on the same tables. */
+#ifndef BENCH_BARE_H
+#define BENCH_BARE_H
+
+/* ?1 id, ?2 topic, ?3 state, ?4 now, ?5 exclusive, ?6 delete_at, ?7 value */
+#define BARE_INSERT                                                                                \
+  "INSERT INTO msg_store_message(id, queue, topic, state, priority, deliver_at, delete_at, "       \
+  "sender,"                                                                                        \
+  " sender_host, exclusive, timestamp, ttl, timing_out, value)"                                    \
+  " VALUES(?1, 'msg', ?2, ?3, 1000, ?4, ?6, 'bench', 'host', ?5, ?4, 0, ?6 IS NOT NULL, ?7)"
+
+/* ?1 topic, ?2 now, ?3 count */
+#define BARE_CLAIM                                                                                 \
+  "UPDATE msg_store_message SET state = 6, owner = 'bench', token = 'token', holder = 'holder',"   \
+  " since = ?2, due = ?2 + 30000, attempts = attempts + 1"                                         \
+  " WHERE seq IN (SELECT seq FROM msg_store_message WHERE state = 1 AND queue = 'msg' AND topic "  \
+  "= ?1"                                                                                           \
+  " ORDER BY priority, deliver_at LIMIT ?3)"                                                       \
+  " RETURNING id, value"
+
+/* ?1 id, ?2 now */
+#define BARE_ACK                                                                                   \
+  "DELETE FROM msg_store_message WHERE id = ?1 AND state = 6 AND token = 'token' AND due > ?2"
+
+#endif

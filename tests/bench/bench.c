@@ -1,0 +1,240 @@
+/* bench.c - `make bench`: every figure beside its floor. `bench NAME...` runs some of: send claim depth await wait. */
+#include "bench/bench.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+static char directory[256];
+static const char *self;
+static int missed;
+
+static void die(const char *what, sqlite3 *db) {
+  fprintf(stderr, "bench: %s: %s\n", what, db ? sqlite3_errmsg(db) : "failed");
+  exit(1);
+}
+
+double bench_now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+double bench_cpu(void) {
+  struct rusage u;
+  getrusage(RUSAGE_SELF, &u);
+  return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) +
+         (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) / 1e6;
+}
+
+int64_t bench_epoch_ms(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_REALTIME, &t);
+  return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+const char *bench_path(const char *name) {
+  static char path[512];
+  if (name[0] == '/')
+    return name;
+  snprintf(path, sizeof path, "%s/%s", directory, name);
+  return path;
+}
+
+void bench_exec(sqlite3 *db, const char *sql) {
+  if (sqlite3_exec(db, sql, NULL, NULL, NULL) != SQLITE_OK)
+    die(sql, db);
+}
+
+sqlite3 *bench_open(const char *name, const char *synchronous, bool product) {
+  sqlite3 *db = NULL;
+  char sql[96];
+  if (sqlite3_open(bench_path(name), &db) != SQLITE_OK)
+    die(name, db);
+  snprintf(sql, sizeof sql, "PRAGMA journal_mode = wal; PRAGMA synchronous = %s", synchronous);
+  bench_exec(db, sql);
+  sqlite3_busy_timeout(db, 5000);
+  if (!product)
+    return db;
+  char *text = NULL;
+  sqlite3_enable_load_extension(db, 1);
+  if (sqlite3_load_extension(db, MSG_SO_PATH, NULL, &text) != SQLITE_OK)
+    die(text ? text : "load", db);
+  bench_exec(db, "SELECT msg_open('local')");
+  return db;
+}
+
+void bench_close(sqlite3 *db) {
+  if (sqlite3_close(db) != SQLITE_OK)
+    die("close", db);
+}
+
+void bench_make(const char *name) {
+  bench_close(bench_open(name, "NORMAL", true));
+}
+
+sqlite3_stmt *bench_prepare(sqlite3 *db, const char *sql) {
+  sqlite3_stmt *stmt = NULL;
+  if (sqlite3_prepare_v3(db, sql, -1, SQLITE_PREPARE_PERSISTENT, &stmt, NULL) != SQLITE_OK)
+    die(sql, db);
+  return stmt;
+}
+
+int bench_run(sqlite3_stmt *stmt) {
+  int rc, rows = 0;
+  while ((rc = sqlite3_step(stmt)) == SQLITE_ROW)
+    rows++;
+  if (rc != SQLITE_DONE)
+    die(sqlite3_sql(stmt), sqlite3_db_handle(stmt));
+  sqlite3_reset(stmt);
+  return rows;
+}
+
+int64_t bench_int(sqlite3 *db, const char *sql) {
+  sqlite3_stmt *stmt = bench_prepare(db, sql);
+  if (sqlite3_step(stmt) != SQLITE_ROW)
+    die(sql, db);
+  int64_t i = sqlite3_column_int64(stmt, 0);
+  sqlite3_finalize(stmt);
+  return i;
+}
+
+const char *bench_id(void) {
+  static char id[25];
+  static unsigned next;
+  snprintf(id, sizeof id, "%08x%08x%08x", (unsigned)time(NULL), 0xbe9c4000u, next++);
+  return id;
+}
+
+const char *bench_payload(void) {
+  static char payload[BENCH_PAYLOAD + 1];
+  if (!payload[0])
+    memset(payload, 'x', BENCH_PAYLOAD);
+  return payload;
+}
+
+int bench_spawn(int *fd, const char *role, const char *a, const char *b) {
+  int ends[2];
+  if (pipe(ends) != 0)
+    die("pipe", NULL);
+  int pid = fork();
+  if (pid < 0)
+    die("fork", NULL);
+  if (pid == 0) {
+    dup2(ends[1], 1);
+    close(ends[0]);
+    close(ends[1]);
+    execl(self, self, "--role", role, a, b, (char *)NULL);
+    _exit(127);
+  }
+  close(ends[1]);
+  *fd = ends[0];
+  return pid;
+}
+
+void bench_wait(int pid) {
+  int status = 0;
+  if (waitpid(pid, &status, 0) != pid || status != 0)
+    die("child", NULL);
+}
+
+static const char *verdict(double value, enum bench_sense sense, double target) {
+  if (target <= 0)
+    return "";
+  bool ok = sense == BENCH_AT_LEAST ? value >= target : value <= target;
+  missed += !ok;
+  return ok ? "ok" : "MISSED";
+}
+
+static void line(const char *figure, double ours, double floor, const char *unit, double ratio,
+                 const char *want) {
+  printf("%-58s %12.6g %12.6g %-6s %7.2f  %s\n", figure, ours, floor, unit, ratio, want);
+  fflush(stdout);
+}
+
+void bench_ratio(const char *figure, double ours, double floor, const char *unit,
+                 enum bench_sense sense, double target) {
+  char want[64];
+  double ratio = floor > 0 ? ours / floor : 0;
+  snprintf(want, sizeof want, "%s %.3g x  %s", sense == BENCH_AT_LEAST ? ">=" : "<=", target,
+           verdict(ratio, sense, target));
+  line(figure, ours, floor, unit, ratio, target > 0 ? want : "");
+}
+
+void bench_absolute(const char *figure, double ours, double floor, const char *unit,
+                    enum bench_sense sense, double target) {
+  char want[64];
+  snprintf(want, sizeof want, "%s %.3g %s  %s", sense == BENCH_AT_LEAST ? ">=" : "<=", target, unit,
+           verdict(ours, sense, target));
+  line(figure, ours, floor, unit, floor > 0 ? ours / floor : 0, want);
+}
+
+static int compare(const void *a, const void *b) {
+  double x = *(const double *)a, y = *(const double *)b;
+  return (x > y) - (x < y);
+}
+
+double bench_median(double *at, int n) {
+  qsort(at, (size_t)n, sizeof *at, compare);
+  return n % 2 ? at[n / 2] : (at[n / 2 - 1] + at[n / 2]) / 2;
+}
+
+static const struct {
+  const char *name;
+  void (*run)(void);
+} benches[] = {{"send", bench_local_send},
+               {"claim", bench_local_claim},
+               {"depth", bench_local_depth},
+               {"await", bench_local_await},
+               {"wait", bench_local_wait}};
+
+static const struct {
+  const char *name;
+  bench_role run;
+} roles[] = {{"waiter", bench_role_waiter},
+             {"bare-waiter", bench_role_bare_waiter},
+             {"idle", bench_role_idle},
+             {"bare-idle", bench_role_bare_idle},
+             {"memory", bench_role_memory}};
+
+static int play(int argc, char **argv) {
+  for (size_t i = 0; i < sizeof roles / sizeof *roles; i++)
+    if (!strcmp(argv[2], roles[i].name))
+      return roles[i].run(argc - 3, argv + 3);
+  return 127;
+}
+
+static bool wanted(const char *name, int argc, char **argv) {
+  for (int i = 1; i < argc; i++)
+    if (!strcmp(argv[i], name))
+      return true;
+  return argc < 2;
+}
+
+int main(int argc, char **argv) {
+  self = "/proc/self/exe";
+  if (argc >= 3 && !strcmp(argv[1], "--role"))
+    return play(argc, argv);
+  const char *root = getenv("BENCH_DIR") ? getenv("BENCH_DIR")
+                     : getenv("TMPDIR")  ? getenv("TMPDIR")
+                                         : "/tmp";
+  snprintf(directory, sizeof directory, "%s/msg-bench-XXXXXX", root);
+  if (!mkdtemp(directory))
+    die("mkdtemp", NULL);
+  printf("sqlite-msg on SQLite %s; %d-byte payloads; floor: bare statements, same tables and "
+         "indexes\n\n",
+         sqlite3_libversion(), BENCH_PAYLOAD);
+  printf("%-58s %12s %12s %-6s %7s  %s\n", "figure", "ours", "floor", "", "ratio", "to reach");
+  for (size_t i = 0; i < sizeof benches / sizeof *benches; i++)
+    if (wanted(benches[i].name, argc, argv))
+      benches[i].run();
+  printf("\n%d missed\n", missed);
+  char command[300];
+  snprintf(command, sizeof command, "rm -rf '%s'", directory);
+  return system(command) == 0 ? 0 : 1;
+}

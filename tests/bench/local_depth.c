@@ -1,0 +1,79 @@
+/* local_depth.c - a claim of 10 with a thousand and with a million messages waiting, in four shapes. */
+#include <stdio.h>
+
+#include "bench/bench.h"
+
+enum { CLAIMS = 200, READY = 10000 };
+
+typedef struct shape {
+  const char *name;
+  const char *
+      rows; /* %d: how many stand in front; the columns state, priority, deliver_at, due, delete_at, grp, ... */
+} shape;
+
+#define FRONT(state, deliver_at, due, delete_at, grp)                                              \
+  "WITH RECURSIVE n(i) AS (VALUES(1) UNION ALL SELECT i + 1 FROM n WHERE i < %d)"                  \
+  " INSERT INTO msg_store_message(id, queue, topic, state, priority, deliver_at, due, delete_at, " \
+  "grp, sender,"                                                                                   \
+  " exclusive, timestamp, ttl, timing_out, value) SELECT printf('aa%%022x', i), 'msg', "           \
+  "'orders', " state ", 1, " deliver_at ", " due ", " delete_at ", " grp                           \
+  ", 'bench', 1, 1000000 + i, 0, 0, '%s' FROM n"
+
+static const shape shapes[] = {
+    {"all ready", FRONT("1", "1000000 + i", "NULL", "NULL", "NULL")},
+    {"delayed in front", FRONT("4", "4000000000000 + i", "4000000000000 + i", "NULL", "NULL")},
+    {"expired in front", FRONT("2", "1000000 + i", "NULL", "2000000 + i", "NULL")},
+    {"one busy group in front", FRONT("CASE WHEN i = 1 THEN 6 ELSE 5 END", "1000000 + i",
+                                      "CASE WHEN i = 1 THEN 4000000000000 END", "NULL", "'g'")},
+};
+
+/* Behind them: enough ready ones for every claim. */
+static void fill(sqlite3 *db, const shape *s, int front) {
+  char *sql = sqlite3_mprintf(s->rows, front, bench_payload());
+  bench_exec(db, sql);
+  sqlite3_free(sql);
+  sql = sqlite3_mprintf(
+      "WITH RECURSIVE n(i) AS (VALUES(1) UNION ALL SELECT i + 1 FROM n WHERE i < %d)"
+      " INSERT INTO msg_store_message(id, queue, topic, state, priority, deliver_at, sender, "
+      "exclusive,"
+      " timestamp, ttl, timing_out, value)"
+      " SELECT printf('bb%%022x', i), 'msg', 'orders', 1, 1000, 1000000 + i, 'bench', 1, 1000000 + "
+      "i, 0, 0, '%s' FROM n",
+      READY, bench_payload());
+  bench_exec(db, sql);
+  sqlite3_free(sql);
+  bench_exec(db, "UPDATE msg_store_message SET holder = 'elsewhere', owner = 'elsewhere', token = "
+                 "'x' WHERE state = 6");
+  bench_exec(db, "PRAGMA wal_checkpoint(TRUNCATE)");
+}
+
+static double median_claim(sqlite3 *db) {
+  static double at[CLAIMS];
+  sqlite3_stmt *claim = bench_prepare(db, "SELECT id, value FROM msg_claim('orders', 10)");
+  for (int i = -20; i < CLAIMS; i++) {
+    double t = bench_now();
+    int rows = bench_run(claim);
+    if (i >= 0)
+      at[i] = rows == 10 ? (bench_now() - t) * 1e6 : 1e12;
+  }
+  sqlite3_finalize(claim);
+  return bench_median(at, CLAIMS);
+}
+
+void bench_local_depth(void) {
+  for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+    double us[2];
+    for (int big = 0; big < 2; big++) {
+      char name[64];
+      snprintf(name, sizeof name, "depth-%zu-%d.db", i, big);
+      sqlite3 *db = bench_open(name, "NORMAL", true);
+      fill(db, &shapes[i], big ? 1000000 : 1000);
+      us[big] = median_claim(db);
+      bench_close(db);
+      remove(bench_path(name));
+    }
+    char figure[96];
+    snprintf(figure, sizeof figure, "claim of 10: 1,000,000 against 1,000, %s", shapes[i].name);
+    bench_ratio(figure, us[1], us[0], "us", BENCH_AT_MOST, 1.5);
+  }
+}

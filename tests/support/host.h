@@ -1,0 +1,38 @@
+/* host.h - a host of the extension, as short as a shell. Everything fails the cmocka test by itself. */
+#ifndef MSG_TESTS_HOST_H
+#define MSG_TESTS_HOST_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <sqlite3.h>
+
+/** Path of a database file that does not exist yet, in a directory of this process that is removed
+ *  at its end. Static storage: good until the next call but seven. */
+const char *host_path(void);
+bool host_exists(const char *path, const char *suffix);
+
+/** A connection without the extension; flags: SQLITE_OPEN_*, 0: read-write, create. */
+sqlite3 *host_plain(const char *path, int flags);
+/** Load msg.so, as a program does. */
+void host_load(sqlite3 *db);
+/** Both. */
+sqlite3 *host_open(const char *path);
+/** Linked statically instead. */
+sqlite3 *host_open_static(const char *path);
+/** sqlite3_close must give SQLITE_OK. */
+void host_close(sqlite3 *db);
+
+/** Run SQL, formatted as by printf, to its end; it must go well. */
+void host_run(sqlite3 *db, const char *sql, ...);
+/** First column of the first row, as text; "null" for NULL, "none" without a row, "error CODE: TEXT"
+ *  (extended code) for a failure. Static storage of the thread: good until the next call but seven. */
+const char *host_text(sqlite3 *db, const char *sql, ...);
+int64_t host_int(sqlite3 *db, const char *sql, ...);
+/** The statement fails, with this code and a text that holds `text`. */
+void host_fails(sqlite3 *db, int code, const char *text, const char *sql, ...);
+
+void host_sleep_ms(int ms);
+int64_t host_now_ms(void);
+
+#endif

@@ -1,0 +1,201 @@
+/* settle.c: an owner's ways to end a claim, and who is none. */
+#include <string.h>
+
+#include "base/mem.h"
+#include "support/cmocka_compat.h"
+#include "support/local_rig.h"
+
+static local_rig rig;
+
+static int setup(void **state) {
+  (void)state;
+  local_rig_open(&rig, ":memory:", "me");
+  return 0;
+}
+
+static int teardown(void **state) {
+  (void)state;
+  msg_clock_shift(0);
+  local_rig_close(&rig);
+  return 0;
+}
+
+/* One message, claimed; its token in `token`. */
+static msg_oid claimed(char token[MSG_OID_HEX + 1], const char *recipient, const char *group) {
+  msg_message m = local_message("t", "x");
+  if (recipient)
+    assert_int_equal(msg_message_add_recipient(&m, recipient), MSG_OK);
+  m.group = msg_strdup(group);
+  msg_oid id = local_put(&rig, &m);
+  msg_message_clear(&m);
+  msg_list list = MSG_LIST_INIT;
+  local_claim(&rig, "t", 1, &list);
+  assert_int_equal(list.n, 1);
+  memcpy(token, list.at[0].token, MSG_OID_HEX + 1);
+  msg_list_clear(&list);
+  return id;
+}
+
+static int64_t left(void) {
+  return local_number(&rig, "SELECT count(*) FROM msg_store_message");
+}
+
+static void ack_removes(void **state) {
+  (void)state;
+  char token[MSG_OID_HEX + 1];
+  msg_oid id = claimed(token, NULL, NULL);
+  assert_true(local_settle(&rig, MSG_SETTLE_ACK, &id, token));
+  assert_int_equal(left(), 0);
+  assert_false(local_settle(&rig, MSG_SETTLE_ACK, &id, token));
+  id = claimed(token, "me", "g");
+  assert_true(local_settle(&rig, MSG_SETTLE_ACK, &id, NULL));
+  assert_int_equal(left(), 0);
+  assert_int_equal(local_number(&rig, "SELECT count(*) FROM msg_store_lane"), 0);
+}
+
+static void only_the_owner_settles(void **state) {
+  (void)state;
+  static const enum msg_settle_verb VERBS[] = {MSG_SETTLE_ACK, MSG_SETTLE_RELEASE,
+                                               MSG_SETTLE_EXTEND, MSG_SETTLE_REJECT};
+  char token[MSG_OID_HEX + 1];
+  msg_oid id = claimed(token, NULL, NULL);
+  for (size_t i = 0; i < sizeof VERBS / sizeof VERBS[0]; i++) {
+    assert_false(local_settle(&rig, VERBS[i], &id, "000000000000000000000000"));
+    rig.actor.node = "you";
+    assert_false(local_settle(&rig, VERBS[i], &id, NULL));
+    rig.actor.node = "me";
+    msg_clock_shift(30001);
+    ((msg_local_session *)rig.session)->swept_at_ms = msg_clock_now_ms();
+    assert_false(local_settle(&rig, VERBS[i], &id, token));
+    msg_clock_shift(0);
+  }
+  assert_int_equal(local_count(&rig, MSG_LOCAL_CLAIMED), 1);
+  rig.actor.node = "you";
+  assert_true(local_settle(&rig, MSG_SETTLE_ACK, &id, token));
+}
+
+static void late_worker_cannot_settle_the_next_claim(void **state) {
+  (void)state;
+  char token[MSG_OID_HEX + 1];
+  msg_oid id = claimed(token, NULL, NULL);
+  msg_clock_shift(30001);
+  assert_string_equal(local_claimed(&rig, "t", 1), "x");
+  assert_false(local_settle(&rig, MSG_SETTLE_ACK, &id, token));
+  assert_int_equal(left(), 1);
+}
+
+static void release_returns_it(void **state) {
+  (void)state;
+  char token[MSG_OID_HEX + 1];
+  msg_oid id = claimed(token, NULL, NULL);
+  assert_true(local_release(&rig, &id, 0));
+  assert_int_equal(local_count(&rig, MSG_LOCAL_READY), 1);
+  assert_int_equal(local_number(&rig, "SELECT owner IS NULL AND token IS NULL AND holder IS NULL"
+                                      " AND due IS NULL AND attempts = 1 FROM msg_store_message"),
+                   1);
+  assert_string_equal(local_claimed(&rig, "t", 1), "x");
+  assert_true(local_release(&rig, &id, 5000));
+  assert_int_equal(local_count(&rig, MSG_LOCAL_DELAYED), 1);
+  assert_string_equal(local_claimed(&rig, "t", 1), "");
+  msg_clock_shift(5001);
+  assert_string_equal(local_claimed(&rig, "t", 1), "x");
+}
+
+static void release_gives_lanes_back(void **state) {
+  (void)state;
+  char token[MSG_OID_HEX + 1];
+  msg_oid id = claimed(token, "me", NULL);
+  assert_int_equal(local_number(&rig, "SELECT count(*) FROM msg_store_lane"), 0);
+  assert_true(local_release(&rig, &id, 0));
+  assert_int_equal(local_count(&rig, MSG_LOCAL_ADDRESSED), 1);
+  assert_string_equal(local_claimed(&rig, "t", 1), "x");
+}
+
+static void released_head_stays_head(void **state) {
+  (void)state;
+  char token[MSG_OID_HEX + 1];
+  msg_oid id = claimed(token, NULL, "g");
+  msg_message m = local_message("t", "second");
+  m.group = msg_strdup("g");
+  local_put(&rig, &m);
+  msg_message_clear(&m);
+  assert_true(local_release(&rig, &id, 3000));
+  assert_string_equal(local_claimed(&rig, "t", 9), "");
+  msg_clock_shift(3001);
+  assert_string_equal(local_claimed(&rig, "t", 9), "x");
+}
+
+static void extend_moves_the_end(void **state) {
+  (void)state;
+  char token[MSG_OID_HEX + 1];
+  msg_oid id = claimed(token, NULL, NULL);
+  assert_true(local_settle(&rig, MSG_SETTLE_EXTEND, &id, token));
+  msg_clock_shift(30001);
+  assert_string_equal(local_claimed(&rig, "t", 1), "");
+  assert_true(local_settle(&rig, MSG_SETTLE_ACK, &id, token));
+}
+
+static void reject_buries(void **state) {
+  (void)state;
+  char token[MSG_OID_HEX + 1];
+  msg_oid id = claimed(token, NULL, NULL);
+  assert_true(local_settle(&rig, MSG_SETTLE_REJECT, &id, token));
+  assert_int_equal(local_count(&rig, MSG_LOCAL_DEAD), 1);
+  assert_int_equal(local_number(&rig, "SELECT reason = 'refused' FROM msg_store_message"), 1);
+}
+
+static void free_is_for_anybody(void **state) {
+  (void)state;
+  char token[MSG_OID_HEX + 1];
+  msg_oid id = claimed(token, NULL, NULL);
+  rig.actor.node = "operator";
+  assert_true(local_settle(&rig, MSG_SETTLE_FREE, &id, NULL));
+  assert_false(local_settle(&rig, MSG_SETTLE_FREE, &id, NULL));
+  assert_string_equal(local_claimed(&rig, "t", 1), "x");
+}
+
+static void batch_settles_what_is_theirs(void **state) {
+  (void)state;
+  msg_settle_item items[4] = {{.done = true}};
+  char hex[MSG_OID_HEX + 1];
+  for (int i = 0; i < 3; i++)
+    items[i].id = claimed(hex, NULL, i == 1 ? "g" : NULL);
+  items[3].id = msg_oid_new();
+  items[2].token = "nobody's";
+  msg_settle how = {.verb = MSG_SETTLE_ACK};
+  assert_int_equal(rig.session->ops->settle(rig.session, &rig.actor, &how, items, 4, &rig.err),
+                   MSG_OK);
+  assert_true(items[0].done && items[1].done);
+  assert_false(items[2].done || items[3].done);
+  assert_int_equal(left(), 1);
+  local_check_plans(&rig);
+}
+
+static void rollback_undoes_an_ack(void **state) {
+  (void)state;
+  char token[MSG_OID_HEX + 1];
+  msg_oid id = claimed(token, NULL, NULL);
+  local_sql(&rig, "BEGIN");
+  assert_true(local_settle(&rig, MSG_SETTLE_ACK, &id, token));
+  local_sql(&rig, "ROLLBACK");
+  assert_true(local_settle(&rig, MSG_SETTLE_ACK, &id, token));
+}
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      TEST(ack_removes),
+      TEST(only_the_owner_settles),
+      TEST(late_worker_cannot_settle_the_next_claim),
+      TEST(release_returns_it),
+      TEST(release_gives_lanes_back),
+      TEST(released_head_stays_head),
+      TEST(extend_moves_the_end),
+      TEST(reject_buries),
+      TEST(free_is_for_anybody),
+      TEST(batch_settles_what_is_theirs),
+      TEST(rollback_undoes_an_ack),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

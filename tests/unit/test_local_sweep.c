@@ -1,0 +1,232 @@
+/* sweep.c, move.c: what time alone changes. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/process.h"
+#include "support/child.h"
+#include "support/cmocka_compat.h"
+#include "support/local_rig.h"
+
+static local_rig rig;
+
+static int setup(void **state) {
+  (void)state;
+  local_rig_open(&rig, ":memory:", "me");
+  return 0;
+}
+
+static int teardown(void **state) {
+  (void)state;
+  msg_clock_shift(0);
+  local_rig_close(&rig);
+  return 0;
+}
+
+static msg_oid put(const char *value, bool exclusive, int64_t delay_ms, int64_t ttl_ms,
+                   const char *recipient, const char *group) {
+  msg_message m = local_message("t", value);
+  m.exclusive = exclusive;
+  m.deliver_at_ms += delay_ms;
+  if (ttl_ms)
+    m.delete_at_ms = m.deliver_at_ms + ttl_ms;
+  if (recipient)
+    assert_int_equal(msg_message_add_recipient(&m, recipient), MSG_OK);
+  m.group = msg_strdup(group);
+  msg_oid id = local_put(&rig, &m);
+  msg_message_clear(&m);
+  return id;
+}
+
+static void delays_end(void **state) {
+  (void)state;
+  put("ready", true, 1000, 0, NULL, NULL);
+  put("mortal", true, 1000, 9000, NULL, NULL);
+  put("addressed", true, 1000, 0, "you", NULL);
+  put("direct", false, 1000, 9000, "you", NULL);
+  put("live", false, 1000, 9000, NULL, NULL);
+  put("later", true, 60000, 0, NULL, NULL);
+  msg_clock_shift(1001);
+  local_sweep(&rig);
+  assert_int_equal(local_count(&rig, MSG_LOCAL_READY), 1);
+  assert_int_equal(local_count(&rig, MSG_LOCAL_MORTAL), 1);
+  assert_int_equal(local_count(&rig, MSG_LOCAL_ADDRESSED), 1);
+  assert_int_equal(local_count(&rig, MSG_LOCAL_DIRECT), 1);
+  assert_int_equal(local_count(&rig, MSG_LOCAL_LIVE), 1);
+  assert_int_equal(local_count(&rig, MSG_LOCAL_DELAYED), 1);
+  assert_int_equal(local_number(&rig, "SELECT sum(exclusive + 1) FROM msg_store_lane"), 3);
+}
+
+static void delayed_broadcasts_become_visible_in_order_at_new_numbers(void **state) {
+  (void)state;
+  put("3", false, 3000, 90000, NULL, NULL);
+  put("1", false, 1000, 90000, NULL, NULL);
+  put("2", false, 2000, 90000, NULL, NULL);
+  put("0", false, 0, 90000, NULL, NULL);
+  int64_t top = local_number(&rig, "SELECT max(seq) FROM msg_store_message");
+  msg_clock_shift(5000);
+  local_sweep(&rig);
+  assert_int_equal(local_count(&rig, MSG_LOCAL_LIVE), 4);
+  char text[80];
+  for (int i = 1; i <= 3; i++) {
+    snprintf(text, sizeof text, "SELECT value FROM msg_store_message WHERE seq = %d", (int)top + i);
+    assert_int_equal(local_number(&rig, text), i);
+  }
+  put("5", false, 0, 90000, NULL, NULL);
+  assert_int_equal(local_number(&rig, "SELECT max(seq) FROM msg_store_message"), top + 4);
+}
+
+static void leases_end(void **state) {
+  (void)state;
+  rig.settings.max_attempts = 2;
+  put("a", true, 0, 0, NULL, NULL);
+  put("b", true, 0, 0, "me", NULL);
+  assert_string_equal(local_claimed(&rig, "t", 9), "a,b");
+  msg_clock_shift(30001);
+  local_sweep(&rig);
+  assert_int_equal(local_count(&rig, MSG_LOCAL_READY), 1);
+  assert_int_equal(local_count(&rig, MSG_LOCAL_ADDRESSED), 1);
+  assert_string_equal(local_claimed(&rig, "t", 9), "a,b");
+  msg_clock_shift(60002);
+  local_sweep(&rig);
+  assert_int_equal(local_count(&rig, MSG_LOCAL_DEAD), 2);
+  assert_int_equal(local_number(&rig, "SELECT count(*) FROM msg_store_message WHERE reason = "
+                                      "'max_attempts' AND owner IS NULL"),
+                   2);
+}
+
+static void expired_go_with_their_lanes_and_let_groups_on(void **state) {
+  (void)state;
+  put("plain", true, 0, 1000, NULL, NULL);
+  put("direct", false, 0, 1000, "you", NULL);
+  put("addressed", true, 0, 1000, "you", NULL);
+  put("head", true, 0, 1000, NULL, "g");
+  put("follower", true, 0, 1500, NULL, "g");
+  put("next", true, 0, 0, NULL, "g");
+  put("claimed", true, 0, 900, NULL, NULL);
+  local_sql(&rig, "UPDATE msg_store_message SET state = 6, due = 9e15, holder = 'x' WHERE value = 'claimed'");
+  msg_clock_shift(1600);
+  local_sweep(&rig);
+  assert_int_equal(local_number(&rig, "SELECT count(*) FROM msg_store_message"), 2);
+  assert_int_equal(local_number(&rig, "SELECT count(*) FROM msg_store_lane"), 0);
+  assert_int_equal(local_count(&rig, MSG_LOCAL_CLAIMED), 1);
+  assert_string_equal(local_claimed(&rig, "t", 9), "next");
+}
+
+static void a_look_moves_at_most_256(void **state) {
+  (void)state;
+  msg_local_session *s = (msg_local_session *)rig.session;
+  for (int i = 0; i < 600; i++)
+    put("x", true, i % 2 ? 100000 : 0, i % 2 ? 0 : 100000, NULL, NULL);
+  msg_clock_shift(200000);
+  int looks = 0;
+  bool backlog = true;
+  for (; backlog; looks++) {
+    assert_int_equal(msg_local_sweep(s, &rig.actor, msg_clock_now_ms(), true, &backlog, &rig.err),
+                     MSG_OK);
+    assert_in_range(s->swept, 1, 256);
+  }
+  assert_in_range(looks, 3, 8);
+  assert_int_equal(local_count(&rig, MSG_LOCAL_READY), 300);
+  assert_int_equal(local_count(&rig, MSG_LOCAL_MORTAL), 0);
+}
+
+static void looks_are_rare_unless_forced(void **state) {
+  (void)state;
+  msg_local_session *s = (msg_local_session *)rig.session;
+  bool backlog;
+  put("x", true, 1000, 0, NULL, NULL);
+  msg_clock_shift(2000);
+  int64_t now = msg_clock_now_ms();
+  s->swept_at_ms = now - 4;
+  assert_int_equal(msg_local_sweep(s, &rig.actor, now, false, &backlog, &rig.err), MSG_OK);
+  assert_int_equal(local_count(&rig, MSG_LOCAL_DELAYED), 1);
+  s->swept_at_ms = now - 5;
+  assert_int_equal(msg_local_sweep(s, &rig.actor, now, false, &backlog, &rig.err), MSG_OK);
+  assert_int_equal(local_count(&rig, MSG_LOCAL_DELAYED), 0);
+}
+
+static int report_identity(void *arg) {
+  FILE *f = fopen(arg, "w");
+  if (!f)
+    return 1;
+  fputs(msg_process_self(), f);
+  return fclose(f) == 0 ? 0 : 1;
+}
+
+static void claims_of_an_ended_process_come_back(void **state) {
+  (void)state;
+  char path[64], identity[MSG_PROCESS_ID_MAX + 1] = "";
+  local_path_new(path);
+  assert_int_equal(child_run(report_identity, path), 0);
+  FILE *f = fopen(path, "r");
+  assert_non_null(f);
+  assert_non_null(fgets(identity, sizeof identity, f));
+  fclose(f);
+  local_path_remove(path);
+  if (msg_process_liveness(identity) != MSG_DEAD)
+    skip();
+  put("x", true, 0, 0, NULL, NULL);
+  const char *self = rig.actor.process;
+  rig.actor.process = identity;
+  assert_string_equal(local_claimed(&rig, "t", 1), "x");
+  rig.actor.process = self;
+  assert_true(local_claimable(&rig, "t"));
+  assert_string_equal(local_claimed(&rig, "t", 1), "x");
+  assert_int_equal(local_number(&rig, "SELECT attempts FROM msg_store_message"), 2);
+}
+
+static void keys_are_forgotten(void **state) {
+  (void)state;
+  msg_message m = local_message("t", "x");
+  m.key = msg_strdup("k");
+  local_put(&rig, &m);
+  msg_message_clear(&m);
+  msg_clock_shift(300001);
+  local_sweep(&rig);
+  assert_int_equal(local_number(&rig, "SELECT count(*) FROM msg_store_key"), 0);
+}
+
+static void inside_begin_only_with_the_write_lock(void **state) {
+  (void)state;
+  msg_local_session *s = (msg_local_session *)rig.session;
+  bool backlog;
+  put("x", true, 1000, 0, NULL, NULL);
+  msg_clock_shift(2000);
+  local_sql(&rig, "BEGIN");
+  assert_int_equal(msg_local_sweep(s, &rig.actor, msg_clock_now_ms(), true, &backlog, &rig.err),
+                   MSG_OK);
+  assert_int_equal(sqlite3_txn_state(rig.db, "main"), SQLITE_TXN_NONE);
+  assert_string_equal(local_claimed(&rig, "t", 1), "x");
+  local_sql(&rig, "ROLLBACK");
+  assert_int_equal(local_count(&rig, MSG_LOCAL_DELAYED), 1);
+}
+
+static void every_plan_goes_by_an_index(void **state) {
+  (void)state;
+  expired_go_with_their_lanes_and_let_groups_on(state);
+  put("live", false, 1000, 9000, NULL, NULL);
+  msg_clock_shift(90000);
+  local_sweep(&rig);
+  local_check_plans(&rig);
+  local_sql(&rig, "ANALYZE");
+  local_check_plans(&rig);
+}
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      TEST(delays_end),
+      TEST(delayed_broadcasts_become_visible_in_order_at_new_numbers),
+      TEST(leases_end),
+      TEST(expired_go_with_their_lanes_and_let_groups_on),
+      TEST(a_look_moves_at_most_256),
+      TEST(looks_are_rare_unless_forced),
+      TEST(claims_of_an_ended_process_come_back),
+      TEST(keys_are_forgotten),
+      TEST(inside_begin_only_with_the_write_lock),
+      TEST(every_plan_goes_by_an_index),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
