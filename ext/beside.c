@@ -17,6 +17,7 @@ static bool step(msg_session *s, int rc, const msg_err *err) {
   if (rc != MSG_BUSY || target(s) != b->o->session || err->domain != MSG_DOMAIN_SQLITE ||
       !sqlite3_get_autocommit(db) || sqlite3_txn_state(db, b->o->schema) != SQLITE_TXN_READ ||
       msg_connection_host_writes(b->c) || !msg_connection_pinned(b->c, b->o) ||
+      !msg_connection_may_aside(b->c, b->o) ||
       msg_connection_aside(b->c, b->o, NULL) != MSG_OK || !b->o->aside)
     return false;
   b->stepped = true;
@@ -28,6 +29,10 @@ static bool step(msg_session *s, int rc, const msg_err *err) {
   msg_err own = MSG_ERR_INIT, *e = err ? err : &own;                                               \
   int rc = target(s)->ops->verb(target(s), __VA_ARGS__, e);                                        \
   return step(s, rc, e) ? target(s)->ops->verb(target(s), __VA_ARGS__, e) : rc
+
+static int lock(msg_session *s, msg_err *err) {
+  return target(s)->ops->lock(target(s), err);
+}
 
 static int put(msg_session *s, const msg_actor *a, msg_put *items, size_t n, msg_err *err) {
   STEPPING(put, a, items, n);
@@ -147,6 +152,7 @@ static int describe(msg_session *s, msg_describe_fn fn, void *arg, msg_err *err)
 static const struct msg_store_ops OPS = {
     .version = 1,
     .kind = "beside",
+    .lock = lock,
     .put = put,
     .find = find,
     .find_next = find_next,

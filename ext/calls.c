@@ -187,6 +187,10 @@ static int try_aside(msg_opened *o, msg_err *err) {
   return rc == MSG_BUSY ? MSG_OK : rc;
 }
 
+bool msg_connection_may_aside(msg_connection *c, msg_opened *o) {
+  return !o->adapter->allows_aside || o->adapter->allows_aside(c, o);
+}
+
 static int open_aside(msg_opened *o, msg_err *err) {
   msg_store *store = msg_node_store(o->node);
   msg_settings settings;
@@ -199,20 +203,22 @@ static int open_aside(msg_opened *o, msg_err *err) {
   return rc == MSG_OK ? try_aside(o, err) : rc;
 }
 
+static int tend_aside(msg_connection *c, msg_opened *o, msg_err *err) {
+  return o->adapter->tend_aside ? o->adapter->tend_aside(c, o, err) : MSG_OK;
+}
+
 int msg_connection_aside(msg_connection *c, msg_opened *o, msg_err *err) {
   char mode[16];
   if (o->aside_refused || !(msg_node_store(o->node)->ops->caps(msg_node_store(o->node)) & MSG_CAP_OWN))
     return MSG_OK;
-  if (o->adapter->allows_aside && !o->adapter->allows_aside(o)) {
-    close_aside(o);
-    return MSG_OK;
-  }
   if (o->aside)
-    return MSG_OK;
+    return tend_aside(c, o, err);
   int rc = pragma(c, o, "locking_mode", mode, sizeof mode, err);
   if (rc != MSG_OK || strcmp(mode, "normal") != 0)
     return rc;
   rc = open_aside(o, err);
+  if (rc == MSG_OK)
+    rc = tend_aside(c, o, err);
   if (rc == MSG_OK)
     return MSG_OK;
   close_aside(o);
@@ -280,16 +286,19 @@ static bool waits(enum msg_call_kind kind) {
   return kind == MSG_CALL_WAIT || kind == MSG_CALL_REQUEST;
 }
 
-/* Look by a connection of our own, take on the host. Without one: in a database without a file, or
- * locked for good, only deadlines change anything, and the session sees those; but a request needs
- * somebody else's commit. */
+/* Look by a connection of our own, take on the host. Without one: a host that may not write is told so
+ * by its own session; in a database without a file, or locked for good, only deadlines change anything,
+ * and the session sees those; but a request inside BEGIN needs somebody else's commit. */
 static int look_aside(msg_connection *c, msg_opened *o, enum msg_call_kind kind, msg_call *call,
                       msg_err *err) {
+  if (!msg_connection_may_aside(c, o))
+    return MSG_OK;
   int rc = msg_connection_aside(c, o, err);
   if (rc != MSG_OK)
     return rc;
   call->aside = o->aside;
-  call->blind = !o->aside && (kind == MSG_CALL_REQUEST || o->aside_refused);
+  bool begun = !sqlite3_get_autocommit(c->db);
+  call->blind = !o->aside && (o->aside_refused || (begun && kind == MSG_CALL_REQUEST));
   return MSG_OK;
 }
 
@@ -320,6 +329,21 @@ static int call_begun(msg_connection *c, msg_opened *o, enum msg_call_kind kind,
   return MSG_OK;
 }
 
+/* A statement of the host reads something else meanwhile, so that whatever is read of the messages would
+ * stay as it is until that statement ends. All of the verb is done beside it, and commits at once as it
+ * would here. Not if the host's statement writes: then the verb is part of it. */
+static int call_while_reading_elsewhere(msg_connection *c, msg_opened *o, enum msg_call_kind kind,
+                                        msg_call *call, msg_err *err) {
+  if (msg_connection_host_writes(c))
+    return waits(kind) ? look_aside(c, o, kind, call, err) : MSG_OK;
+  int rc = look_aside(c, o, kind, call, err);
+  if (rc != MSG_OK || !call->aside)
+    return rc;
+  call->session = call->aside;
+  call->aside = NULL;
+  return MSG_OK;
+}
+
 /* In autocommit. */
 static int call_in_autocommit(msg_connection *c, msg_opened *o, enum msg_call_kind kind,
                               msg_call *call, msg_err *err) {
@@ -328,16 +352,16 @@ static int call_in_autocommit(msg_connection *c, msg_opened *o, enum msg_call_ki
   call->session = msg_beside_session(c, o);
   if (!call->session)
     return msg_err_nomem(err);
-  if (!waits(kind))
+  if (kind == MSG_CALL_WRITE)
     return MSG_OK;
   if (state == SQLITE_TXN_WRITE) {
-    call->blind = true;
+    call->blind = waits(kind);
     return MSG_OK;
   }
   if (state == SQLITE_TXN_READ)
-    return wait_while_reading(c, o, kind, call, err);
+    return waits(kind) ? wait_while_reading(c, o, kind, call, err) : MSG_OK;
   int rc = host_reads(c, &reads, err);
-  return rc == MSG_OK && reads ? look_aside(c, o, kind, call, err) : rc;
+  return rc == MSG_OK && reads ? call_while_reading_elsewhere(c, o, kind, call, err) : rc;
 }
 
 /* What the verb will meet too is its own to report; but it shall not wait for a lock twice. */

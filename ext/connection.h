@@ -41,7 +41,9 @@ typedef struct msg_adapter {
   int (*check)(msg_opened *o, msg_err *err);
   /** May a connection of our own act for the host's? Not where the host's own may not write, or its
    *  authorizer would refuse. NULL: always. */
-  bool (*allows_aside)(msg_opened *o);
+  bool (*allows_aside)(msg_connection *c, msg_opened *o);
+  /** Make o->aside act for the host. Called before each use. NULL: nothing to do. */
+  int (*tend_aside)(msg_connection *c, msg_opened *o, msg_err *err);
   /** Free host and schema; session and node are gone by then. Accepts half-filled. */
   void (*close)(msg_opened *o);
 } msg_adapter;

@@ -44,7 +44,7 @@ int msg_vtab_error(sqlite3_vtab *vtab, const msg_err *err) {
   text_of(err, text, sizeof text);
   sqlite3_free(vtab->zErrMsg);
   vtab->zErrMsg = sqlite3_mprintf("%s", text);
-  return code_of(err);
+  return vtab->zErrMsg ? code_of(err) : SQLITE_NOMEM;
 }
 
 static int rc_of(int sqlite_rc) {

@@ -145,7 +145,7 @@ int msg_field_value(msg_connection *c, const msg_message *m, enum msg_field f, m
   case MSG_FIELD_EXCLUSIVE: v = msg_value_int(m->exclusive); break;
   case MSG_FIELD_PRIORITY: v = msg_value_int(m->priority); break;
   case MSG_FIELD_TIMESTAMP: v = msg_value_int(m->timestamp_ms); break;
-  case MSG_FIELD_TTL: v = time_or_null(m->timing_out ? m->ttl_ms : 0); break;
+  case MSG_FIELD_TTL: v = msg_value_int(m->timing_out ? m->ttl_ms : 0); break; /* Morphium: 0 */
   case MSG_FIELD_TIMING_OUT: v = msg_value_int(m->timing_out); break;
   case MSG_FIELD_DELETE_AT: v = time_or_null(m->delete_at_ms); break;
   case MSG_FIELD_DELETE_AFTER_PROCESSING: v = msg_value_int(m->delete_after_processing); break;

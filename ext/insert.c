@@ -226,10 +226,15 @@ static int read_delete_at(sqlite3_value *v, int64_t *out, msg_err *err) {
   return msg_arg_int(v, "column delete_at", 1, MSG_TIME_MAX_MS, out, err);
 }
 
+static bool is_zero(sqlite3_value *v) {
+  return sqlite3_value_type(v) == SQLITE_INTEGER && sqlite3_value_int64(v) == 0;
+}
+
 /* What a copied row says when it says nothing. */
-static bool is_idle(enum msg_field f, sqlite3_value *v) {
-  return f == MSG_FIELD_DELETE_AFTER_PROCESSING_TIME && sqlite3_value_type(v) == SQLITE_INTEGER &&
-         sqlite3_value_int64(v) == 0;
+static bool is_idle(enum msg_field f, sqlite3_value **fields) {
+  if (f == MSG_FIELD_DELETE_AFTER_PROCESSING_TIME)
+    return is_zero(fields[f]);
+  return f == MSG_FIELD_TTL && is_zero(fields[f]) && is_zero(fields[MSG_FIELD_TIMING_OUT]);
 }
 
 /* The row's own columns, checked among themselves, then laid over what the options say. */
@@ -240,7 +245,7 @@ static int set_columns(msg_connection *c, enum msg_verb verb, msg_options *o,
   msg_options_init(&row);
   for (size_t i = 0; rc == MSG_OK && i < sizeof COLUMNS / sizeof COLUMNS[0]; i++) {
     enum msg_field f = COLUMNS[i].field;
-    if (is_null(fields[f]) || is_idle(f, fields[f]))
+    if (is_null(fields[f]) || is_idle(f, fields))
       continue;
     rc = set_column(c, &row, &COLUMNS[i], fields[f], err);
     if (rc == MSG_OK)

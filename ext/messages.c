@@ -269,6 +269,7 @@ static const sqlite3_module MODULE = {
     .xColumn = messages_column,
     .xRowid = msg_browse_rowid,
     .xUpdate = messages_update,
+    .xBegin = msg_table_begin,
 };
 
 int msg_table_messages_register(msg_connection *c) {

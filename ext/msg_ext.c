@@ -107,16 +107,54 @@ static bool authorized(const msg_opened *o, const char *verb) {
   return rc != SQLITE_AUTH && rc != SQLITE_NOMEM;
 }
 
-static bool allows_aside_local(msg_opened *o) {
-  char value[8] = "";
-  sqlite3_stmt *stmt = NULL;
-  if (sqlite3_db_readonly(o->host->db, o->schema) != 0)
+/* The same, kept. SQLite compiles it anew when the authorizer changes. */
+static bool authorized_main(msg_connection *c, enum msg_nested_sql which) {
+  msg_err err = MSG_ERR_INIT;
+  sqlite3_stmt *stmt;
+  if (msg_nested_take(c, which, &stmt, &err) != MSG_OK)
+    return err.rc != MSG_AUTH && err.rc != MSG_NOMEM;
+  int rc = sqlite3_step(stmt);
+  msg_nested_give(c, stmt);
+  return rc != SQLITE_AUTH && rc != SQLITE_NOMEM;
+}
+
+static bool query_only(msg_connection *c) {
+  sqlite3_stmt *stmt;
+  if (msg_nested_take(c, MSG_NESTED_QUERY_ONLY, &stmt, NULL) != MSG_OK)
+    return true;
+  bool off = sqlite3_step(stmt) == SQLITE_ROW && sqlite3_column_int(stmt, 0) == 0;
+  msg_nested_give(c, stmt);
+  return !off;
+}
+
+static bool allows_aside_local(msg_connection *c, msg_opened *o) {
+  if (sqlite3_db_readonly(o->host->db, o->schema) != 0 || query_only(c))
     return false;
-  if (sqlite3_prepare_v2(o->host->db, "PRAGMA query_only", -1, &stmt, NULL) == SQLITE_OK &&
-      sqlite3_step(stmt) == SQLITE_ROW)
-    sqlite3_snprintf(sizeof value, value, "%d", sqlite3_column_int(stmt, 0));
-  sqlite3_finalize(stmt);
-  return strcmp(value, "0") == 0 && authorized(o, "INSERT INTO") && authorized(o, "DELETE FROM");
+  if (sqlite3_stricmp(o->schema, "main") == 0)
+    return authorized_main(c, MSG_NESTED_MAY_INSERT) && authorized_main(c, MSG_NESTED_MAY_DELETE);
+  return authorized(o, "INSERT INTO") && authorized(o, "DELETE FROM");
+}
+
+static int tend_aside_local(msg_connection *c, msg_opened *o, msg_err *err) {
+  int level = 2;
+  sqlite3_stmt *stmt;
+  if (sqlite3_stricmp(o->schema, "main") == 0) {
+    int rc = msg_nested_take(c, MSG_NESTED_SYNCHRONOUS, &stmt, err);
+    if (rc != MSG_OK)
+      return rc;
+    if (sqlite3_step(stmt) == SQLITE_ROW)
+      level = sqlite3_column_int(stmt, 0);
+    msg_nested_give(c, stmt);
+  } else {
+    char text[8] = "2";
+    char *sql = sqlite3_mprintf("PRAGMA \"%w\".synchronous", o->schema);
+    int rc = sql ? msg_nested_text(c, sql, text, sizeof text, err) : msg_err_nomem(err);
+    sqlite3_free(sql);
+    if (rc != MSG_OK)
+      return rc;
+    level = text[0] - '0';
+  }
+  return msg_local_act_for(o->aside, level, msg_connection_interrupted, c, err);
 }
 
 static void close_local(msg_opened *o) {
@@ -125,7 +163,7 @@ static void close_local(msg_opened *o) {
 }
 
 static const msg_adapter ADAPTERS[] = {
-    {"local", open_local, check_local, allows_aside_local, close_local},
+    {"local", open_local, check_local, allows_aside_local, tend_aside_local, close_local},
 };
 
 /* --- the process --------------------------------------------------------------------------- */

@@ -12,6 +12,10 @@
 static const char *const SQL[MSG_NESTED_COUNT] = {
     [MSG_NESTED_PROBE] = "SELECT 1",
     [MSG_NESTED_TEMP] = "SELECT 1 FROM temp.sqlite_schema LIMIT 1",
+    [MSG_NESTED_QUERY_ONLY] = "PRAGMA query_only",
+    [MSG_NESTED_SYNCHRONOUS] = "PRAGMA main.synchronous",
+    [MSG_NESTED_MAY_INSERT] = "EXPLAIN INSERT INTO main.msg_store_message DEFAULT VALUES",
+    [MSG_NESTED_MAY_DELETE] = "EXPLAIN DELETE FROM main.msg_store_message",
     [MSG_NESTED_EACH] = "SELECT key, type, value FROM json_each(?1)",
     [MSG_NESTED_TYPE] = "SELECT CASE WHEN json_valid(?1) THEN json_type(?1) END",
     [MSG_NESTED_ITEMS] =
@@ -210,6 +214,8 @@ int msg_nested_text(msg_connection *c, const char *sql, char *out, size_t size, 
   int step = sqlite3_step(stmt);
   if (step == SQLITE_ROW)
     text = (const char *)sqlite3_column_text(stmt, 0);
+  if (step == SQLITE_ROW && !text && sqlite3_errcode(c->db) == SQLITE_NOMEM)
+    step = SQLITE_NOMEM;
   snprintf(out, size, "%s", text ? text : "");
   if (step != SQLITE_ROW && step != SQLITE_DONE)
     rc = msg_sqlite_fail(c->db, step, "nested statement", err);

@@ -15,6 +15,10 @@ enum msg_nested_sql {
   /* on the host */
   MSG_NESTED_PROBE, /* SELECT 1 */
   MSG_NESTED_TEMP,  /* reads temp */
+  MSG_NESTED_QUERY_ONLY,
+  MSG_NESTED_SYNCHRONOUS, /* of main */
+  MSG_NESTED_MAY_INSERT, /* EXPLAIN: asks the authorizer, runs nothing; schema main */
+  MSG_NESTED_MAY_DELETE,
   /* on the scratch connection */
   MSG_NESTED_EACH,  /* key, type, value of json_each(?1) */
   MSG_NESTED_TYPE,  /* json_type of ?1, NULL if malformed */

@@ -224,33 +224,33 @@ static int load(queue_cursor *c, msg_err *err) {
   return msg_sqlite_fail(msg_connection_db(t->browse.table.c), step, "payload", err);
 }
 
-static void result_number(sqlite3_context *ctx, sqlite3_value *v, enum msg_queue_type type) {
-  int is = sqlite3_value_numeric_type(v);
-  double r = sqlite3_value_double(v);
-  if (type == MSG_QUEUE_REAL && is == SQLITE_INTEGER)
-    sqlite3_result_double(ctx, r);
-  else if (type != MSG_QUEUE_REAL && is == SQLITE_FLOAT && floor(r) == r && fabs(r) < 9e15)
-    sqlite3_result_int64(ctx, (sqlite3_int64)r);
-  else
-    sqlite3_result_value(ctx, v);
+static bool is_whole(double r) {
+  return floor(r) == r && fabs(r) < 9e15;
 }
 
-/* What a column of this type would have made of the value when it was stored. */
+/* What a column of this type makes of a value when it is stored. */
 static void result_typed(sqlite3_context *ctx, sqlite3_stmt *row, int i, enum msg_queue_type type) {
   int is = sqlite3_column_type(row, i);
   bool number = is == SQLITE_INTEGER || is == SQLITE_FLOAT;
+  /* Of the row itself, not of a copy: a copy belongs to no connection, and numeric_type needs
+   * one. */
+  sqlite3_value *v = sqlite3_column_value(row, i);
   if (is == SQLITE_NULL || type == MSG_QUEUE_ANY || (type == MSG_QUEUE_TEXT && !number)) {
-    sqlite3_result_value(ctx, sqlite3_column_value(row, i));
-  } else if (type == MSG_QUEUE_TEXT) {
-    sqlite3_result_text(ctx, (const char *)sqlite3_column_text(row, i), -1, SQLITE_TRANSIENT);
-  } else {
-    sqlite3_value *copy = sqlite3_value_dup(sqlite3_column_value(row, i));
-    if (copy)
-      result_number(ctx, copy, type);
-    else
-      sqlite3_result_error_nomem(ctx);
-    sqlite3_value_free(copy);
+    sqlite3_result_value(ctx, v);
+    return;
   }
+  if (type == MSG_QUEUE_TEXT) {
+    sqlite3_result_text(ctx, (const char *)sqlite3_column_text(row, i), -1, SQLITE_TRANSIENT);
+    return;
+  }
+  is = sqlite3_value_numeric_type(v);
+  double r = is == SQLITE_FLOAT || is == SQLITE_INTEGER ? sqlite3_value_double(v) : 0;
+  if (type == MSG_QUEUE_REAL && is == SQLITE_INTEGER)
+    sqlite3_result_double(ctx, r);
+  else if (type != MSG_QUEUE_REAL && is == SQLITE_FLOAT && is_whole(r))
+    sqlite3_result_int64(ctx, (sqlite3_int64)r);
+  else
+    sqlite3_result_value(ctx, v);
 }
 
 static void result_payload(sqlite3_context *ctx, queue_cursor *c, int i) {
@@ -315,6 +315,23 @@ static void give_build(queue_table *t, sqlite3_stmt *stmt) {
   t->building = false;
 }
 
+/* Likewise, on the way in. JSON keeps 15 digits of a real: longer text stays text. */
+static int bind_typed(sqlite3_stmt *stmt, int at, sqlite3_value *v, enum msg_queue_type type) {
+  int is = sqlite3_value_type(v);
+  if (type == MSG_QUEUE_TEXT && (is == SQLITE_INTEGER || is == SQLITE_FLOAT))
+    return sqlite3_bind_text(stmt, at, (const char *)sqlite3_value_text(v), -1, SQLITE_TRANSIENT);
+  if (type == MSG_QUEUE_TEXT || type == MSG_QUEUE_ANY ||
+      (is == SQLITE_TEXT && sqlite3_value_bytes(v) > 15))
+    return sqlite3_bind_value(stmt, at, v);
+  is = sqlite3_value_numeric_type(v);
+  double r = is == SQLITE_FLOAT || is == SQLITE_INTEGER ? sqlite3_value_double(v) : 0;
+  if (type == MSG_QUEUE_REAL && is == SQLITE_INTEGER)
+    return sqlite3_bind_double(stmt, at, r);
+  if (type != MSG_QUEUE_REAL && is == SQLITE_FLOAT && is_whole(r))
+    return sqlite3_bind_int64(stmt, at, (sqlite3_int64)r);
+  return sqlite3_bind_value(stmt, at, v);
+}
+
 static int bind_payload(const queue_table *t, sqlite3_stmt *stmt, sqlite3_value **payload,
                         msg_err *err) {
   for (int i = 0; i < (int)t->def.n; i++) {
@@ -323,9 +340,10 @@ static int bind_payload(const queue_table *t, sqlite3_stmt *stmt, sqlite3_value 
           err, MSG_INVALID,
           "column %s is a blob, which JSON cannot hold: send it as text, such as hex()",
           t->def.columns[i].name);
-    int rc = sqlite3_bind_value(stmt, 2 * i + 1, payload[i]);
+    int json = sqlite3_value_subtype(payload[i]) == JSON_SUBTYPE;
+    int rc = bind_typed(stmt, 2 * i + 1, payload[i], t->def.columns[i].type);
     if (rc == SQLITE_OK)
-      rc = sqlite3_bind_int(stmt, 2 * i + 2, sqlite3_value_subtype(payload[i]) == JSON_SUBTYPE);
+      rc = sqlite3_bind_int(stmt, 2 * i + 2, json);
     if (rc != SQLITE_OK)
       return msg_sqlite_fail(msg_connection_db(t->browse.table.c), rc, "payload", err);
   }
@@ -418,6 +436,7 @@ static const sqlite3_module MODULE = {
     .xColumn = queue_column,
     .xRowid = msg_browse_rowid,
     .xUpdate = queue_update,
+    .xBegin = msg_table_begin,
     .xRename = queue_rename,
 };
 

@@ -183,7 +183,7 @@ static int claim_start(receive_table *t, receive_run *r, msg_err *err) {
 static const receive_form CLAIM = {
     "msg_claim", {"pattern", "count", "lease_ms", "wait_ms", "node"}, 5, true, claim_start, NULL};
 
-/* --- msg_request(topic, value, timeout_ms, answers, options) ------------------------------- */
+/* --- msg_request(topic, value, timeout_ms, options) ------------------------------- */
 
 static int request_args(receive_table *t, const receive_run *r, msg_options *o, int64_t *timeout_ms,
                         int64_t *answers, msg_err *err) {
@@ -193,11 +193,9 @@ static int request_args(receive_table *t, const receive_run *r, msg_options *o, 
     rc = msg_err_set(err, MSG_INVALID, "msg_request: timeout_ms is missing: give it milliseconds");
   if (rc == MSG_OK)
     rc = int_arg(t, r, 2, 0, MSG_DURATION_MAX_MS, timeout_ms, err);
-  if (rc == MSG_OK && r->args[4])
-    rc = msg_options_read(t->table.c, r->args[4], MSG_VERB_REQUEST, o, err);
+  if (rc == MSG_OK && r->args[3])
+    rc = msg_options_read(t->table.c, r->args[3], MSG_VERB_REQUEST, o, err);
   *answers = o->answers ? o->answers : 1;
-  if (rc == MSG_OK)
-    rc = int_arg(t, r, 3, 1, ROWS_MAX, answers, err);
   if (rc == MSG_OK && r->args[1])
     rc = msg_value_read(r->args[1], &o->m.value, err);
   if (rc == MSG_OK && !(o->m.topic = msg_strdup(topic)))
@@ -231,13 +229,12 @@ static int request_start(receive_table *t, receive_run *r, msg_err *err) {
   return rc;
 }
 
-static const receive_form REQUEST = {
-    "msg_request",
-    {"request_topic", "request_value", "timeout_ms", "answers", "options"},
-    5,
-    false,
-    request_start,
-    NULL};
+static const receive_form REQUEST = {"msg_request",
+                                     {"request_topic", "request_value", "timeout_ms", "options"},
+                                     4,
+                                     false,
+                                     request_start,
+                                     NULL};
 
 /* --- life ---------------------------------------------------------------------------------- */
 

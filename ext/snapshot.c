@@ -168,16 +168,22 @@ static int snapshot_update(sqlite3_vtab *table, int argc, sqlite3_value **argv,
   return msg_table_update(table, argc, argv, rowid, write);
 }
 
-#define MODULE(update)                                                                             \
+/* Only rows of the store are removed; what is updated is this process's own. */
+static int snapshot_begin(sqlite3_vtab *table) {
+  return ((snapshot_table *)table)->def->remove ? msg_table_begin(table) : SQLITE_OK;
+}
+
+#define MODULE(update, begin)                                                                      \
   {                                                                                                \
     .xCreate = snapshot_connect, .xConnect = snapshot_connect, .xBestIndex = snapshot_best_index,  \
     .xDisconnect = msg_table_disconnect, .xDestroy = msg_table_disconnect, .xOpen = snapshot_open, \
     .xClose = snapshot_close, .xFilter = snapshot_filter, .xNext = snapshot_next,                  \
-    .xEof = snapshot_eof, .xColumn = snapshot_column, .xRowid = snapshot_rowid, .xUpdate = update  \
+    .xEof = snapshot_eof, .xColumn = snapshot_column, .xRowid = snapshot_rowid, .xUpdate = update, \
+    .xBegin = begin                                                                                \
   }
 
-static const sqlite3_module READ_ONLY = MODULE(NULL);
-static const sqlite3_module WRITABLE = MODULE(snapshot_update);
+static const sqlite3_module READ_ONLY = MODULE(NULL, NULL);
+static const sqlite3_module WRITABLE = MODULE(snapshot_update, snapshot_begin);
 
 static void registration_free(void *p) {
   registration *r = p;

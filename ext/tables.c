@@ -72,6 +72,18 @@ int msg_table_call(msg_table *t, const char *node, enum msg_call_kind kind, msg_
   return rc == MSG_OK ? msg_connection_call(t->c, *o, kind, call, err) : rc;
 }
 
+int msg_table_begin(sqlite3_vtab *table) {
+  msg_err err = MSG_ERR_INIT;
+  msg_opened *o;
+  int rc = msg_connection_node(((msg_table *)table)->c, NULL, &o, &err);
+  if (rc == MSG_OK && o->session->ops->lock)
+    rc = o->session->ops->lock(o->session, &err);
+  if (rc == MSG_OK || rc == MSG_READONLY || rc == MSG_AUTH)
+    return SQLITE_OK; /* what cannot be written is the write's own to report */
+  err.rc = rc;
+  return msg_vtab_error(table, &err);
+}
+
 int msg_table_update(sqlite3_vtab *table, int argc, sqlite3_value **argv, sqlite3_int64 *rowid,
                      msg_table_write write) {
   sqlite3 *db = msg_connection_db(((msg_table *)table)->c);

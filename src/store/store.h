@@ -171,6 +171,9 @@ struct msg_store_ops {
   /** Drop kept statements and other things on the lent host that would keep it from closing. They come back by themselves. */
   void (*session_release)(msg_session *);
 
+  /** Take now, in the host's transaction, the lock that its writes will need: what is read first could
+   *  grow stale. Only with MSG_CAP_HOST_TXN; does nothing where nothing read before would matter. */
+  int (*lock)(msg_session *, msg_err *);
   /** All or nothing, atomic, in order; durable on return (within a host transaction: with it). n > 0.
    *  Errors: MSG_EXISTS a given id is taken (text names it). */
   int (*put)(msg_session *, const msg_actor *, msg_put *items, size_t n, msg_err *);

@@ -1,5 +1,5 @@
-/* The contract on the local store in a file: once on lent connections in WAL mode, as hosts have it, and once on connections of
- * the store's own with a rollback journal. */
+/* The contract on the local store in a file: once on lent connections in WAL mode, as hosts have
+ * it, and once on connections of the store's own with a rollback journal. */
 #include <unistd.h>
 
 #include "store/local/host.h"
@@ -98,8 +98,10 @@ static void teardown(void *place, msg_store *store) {
 }
 
 int main(void) {
-  static const contract_adapter lent = {"local file, lent", setup_lent, session, session_end, teardown};
-  static const contract_adapter own = {"local file, own", setup_own, session, session_end, teardown};
+  static const contract_adapter lent = {"local file, lent", setup_lent, session, session_end,
+                                        teardown};
+  static const contract_adapter own = {"local file, own", setup_own, session, session_end,
+                                       teardown};
   msg_pattern_set_glob(sqlite3_strglob);
   return contract_run(&lent) + contract_run(&own);
 }

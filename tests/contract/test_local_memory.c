@@ -1,4 +1,5 @@
-/* The contract on the local store in memory: one connection for every session, no other thread, no watch. */
+/* The contract on the local store in memory: one connection for every session, no other thread,
+ * no watch. */
 #include "store/local/host.h"
 #include "support/contract.h"
 
@@ -12,7 +13,8 @@ static void setup(void **place, msg_store **store) {
   struct place *p = calloc(1, sizeof *p);
   assert_non_null(p);
   assert_int_equal(sqlite3_open(":memory:", &p->db), SQLITE_OK);
-  sqlite3_exec(p->db, "ATTACH ':memory:' AS \"it's \"\"@\"\"\"", NULL, NULL, NULL); /* a name that needs care */
+  sqlite3_exec(p->db, "ATTACH ':memory:' AS \"it's \"\"@\"\"\"", NULL, NULL,
+               NULL); /* a name that needs care */
   p->host = (msg_host){.db = p->db, .schema = "it's \"@\""};
   contract_ok(msg_local_open(&p->host, store, &err), &err, __FILE__, __LINE__);
   *place = p;

@@ -14,6 +14,7 @@ static void expect_text(rig_wait *w, const char *want) {
   if (w->rc != MSG_OK)
     fail_msg("%s: %s", msg_rc_name(w->rc), w->err.text);
   assert_string_equal(w->list.at[0].value.p, want);
+  assert_true(w->took_ms < w->timeout_ms / 2); /* woken, not found by the last look */
   msg_list_clear(&w->list);
 }
 
@@ -212,9 +213,10 @@ static void a_replaced_file_ends_waits(void **state) {
   rig_wait w = {.p = &a, .topic = "t", .timeout_ms = 20000};
   rig_wait_start(&w);
   rig_until_state(&r, "running");
-  char other[80], wal[80];
+  char other[80], wal[80], shm[80];
   snprintf(other, sizeof other, "%s.new", r.path);
   snprintf(wal, sizeof wal, "%s-wal", r.path);
+  snprintf(shm, sizeof shm, "%s-shm", r.path);
   FILE *f = fopen(other, "w");
   assert_non_null(f);
   fclose(f);
@@ -225,6 +227,7 @@ static void a_replaced_file_ends_waits(void **state) {
   peer_close(&a);
   unlink(wal);
   rig_close(&r);
+  unlink(shm);
 }
 
 /* A watch is only a doorbell: what it swallows is found by the look after a silence. */

@@ -107,7 +107,7 @@ static const char *const STATEMENTS[] = {
     "SELECT * FROM msg_messages WHERE node = 'me' AND id > '5' AND sender IN ('me', 'you')"
     " AND topic IN ('work', 'news') AND topic = 'work' ORDER BY priority LIMIT 3",
     "SELECT * FROM (VALUES (1), (2)) CROSS JOIN msg_await('news', 0, 10, 'me')",
-    "SELECT * FROM msg_request('ask', 1, 1, 2, '{\"msg\": \"m\"}')",
+    "SELECT * FROM msg_request('ask', 1, 1, '{\"msg\": \"m\", \"answers\": 2}')",
     "DELETE FROM msg_locks",
     "UPDATE msg_settings SET value = 7 WHERE name = 'lease_ms'",
 };

@@ -32,7 +32,7 @@ static void a_row_is_a_message(void **state) {
   assert_string_equal(host_text(db, "SELECT json_group_array(json_array(topic, json(value), "
                                     "exclusive, sender)) FROM msg_messages"),
                       "[[\"orders\",{\"total\":9.5,\"customer\":\"Ada\"},1,\"me\"],"
-                      "[\"orders\",{\"total\":3,\"customer\":null},1,\"me\"]]");
+                      "[\"orders\",{\"total\":3.0,\"customer\":null},1,\"me\"]]");
   assert_string_equal(
       host_text(
           db, "SELECT group_concat(total || typeof(total) || coalesce(customer, '-')) FROM orders"),

@@ -291,9 +291,9 @@ static void request_gives_answers_as_rows(void **state) {
   assert_int_equal(pthread_create(&thread, NULL, answer, (void *)(uintptr_t)path), 0);
   while (host_int(db, "SELECT count(*) FROM msg_listeners WHERE node = 'server'") == 0)
     host_sleep_ms(5);
-  assert_string_equal(
-      host_text(db, "SELECT group_concat(value || sender) FROM msg_request('ask', 'hi', 10000, 2)"),
-      "hi!server,hi?server");
+  assert_string_equal(host_text(db, "SELECT group_concat(value || sender) FROM msg_request('ask', "
+                                    "'hi', 10000, '{\"answers\":2}')"),
+                      "hi!server,hi?server");
   pthread_join(thread, NULL);
   assert_string_equal(host_text(db, "SELECT value FROM msg_request('nobody', 1, 20)"), "none");
 }
@@ -320,8 +320,8 @@ static void arguments_are_checked(void **state) {
       {"msg_await('t', 0, 1, 5)", "msg_await: node is integer: give it text"},
       {"msg_request", "msg_request: topic is missing"},
       {"msg_request('t', 1)", "msg_request: timeout_ms is missing"},
-      {"msg_request('t', 1, 10, 0)", "msg_request: answers is 0"},
-      {"msg_request('t', 1, 10, 1, '{')", "msg: INVALID: options"},
+      {"msg_request('t', 1, 10, '{\"answers\":0}')", "option 'answers' is 0"},
+      {"msg_request('t', 1, 10, '{')", "msg: INVALID: options"},
       {"msg_request('t*', 1, 10)", "GLOB"},
   };
   for (size_t i = 0; i < sizeof CASES / sizeof CASES[0]; i++)

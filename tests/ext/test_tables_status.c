@@ -157,7 +157,7 @@ static void stats_count(void **state) {
 
 static void cursors_show_the_thread(void **state) {
   (void)state;
-  host_run(db, "SELECT msg_await('news', 10)");
+  host_run(db, "SELECT msg_await('news', 300)");
   assert_string_equal(host_text(db,
                                 "SELECT json_array(state, waiters, restarts, last_error) FROM "
                                 "msg_cursors WHERE store LIKE '%%' || '%s'",
@@ -243,8 +243,8 @@ static void an_empty_file_has_empty_tables(void **state) {
     if (host_int(fresh, "SELECT count(*) FROM %s", TABLES[i]) != 0)
       fail_msg("%s has rows", TABLES[i]);
   }
-  host_run(fresh, "DELETE FROM msg_locks; DELETE FROM msg_lanes; DELETE FROM msg_participants");
   assert_int_equal(host_int(fresh, "PRAGMA page_count"), 0);
+  host_run(fresh, "DELETE FROM msg_locks; DELETE FROM msg_lanes; DELETE FROM msg_participants");
   host_close(fresh);
 }
 

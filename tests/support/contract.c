@@ -48,8 +48,8 @@ static int run_group(const contract_group *g) {
 
 int contract_run(const contract_adapter *adapter) {
   static const contract_group *const groups[] = {
-      &contract_puts,   &contract_finds,     &contract_listens, &contract_directs,
-      &contract_claims, &contract_settles,   &contract_admins,  &contract_counts,
+      &contract_puts,      &contract_finds,   &contract_listens, &contract_directs,
+      &contract_claims,    &contract_settles, &contract_admins,  &contract_counts,
       &contract_presences, &contract_watches, &contract_threads};
   int failed = 0;
   current = adapter;

@@ -1,7 +1,9 @@
-/* contract.h - the contract of src/store/store.h as tests. An adapter gives a fixture; nothing here knows what is behind it.
+/* contract.h - the contract of src/store/store.h as tests. An adapter gives a fixture; nothing
+ * here knows what is behind it.
  *
- * A test has an empty place with one store and one session (k->s); more sessions come by contract_session and end with
- * the test. The wall clock is the tests' to shift: it is restored afterwards. */
+ * A test has an empty place with one store and one session (k->s); more sessions come by
+ * contract_session and end with the test. The wall clock is the tests' to shift: it is restored
+ * afterwards. */
 #ifndef MSG_TESTS_CONTRACT_H
 #define MSG_TESTS_CONTRACT_H
 
@@ -19,7 +21,8 @@ typedef struct contract_adapter {
   const char *name;
   /** A new, empty place and a store on it. */
   void (*setup)(void **place, msg_store **store);
-  /** A session for another thread, or, where the store has no MSG_CAP_OWN, for this one. `settings` are borrowed. */
+  /** A session for another thread, or, where the store has no MSG_CAP_OWN, for this one.
+   *  `settings` are borrowed. */
   msg_session *(*session)(void *place, msg_store *store, const char *queue,
                           const msg_settings *settings);
   void (*session_end)(void *place, msg_session *session);
@@ -61,8 +64,8 @@ msg_pattern *contract_pattern(const char *text);
 typedef struct contract_spec {
   const char *topic, *text, *sender; /* sender: "sender" */
   bool exclusive;
-  int32_t priority;                  /* 0: 1000 */
-  int64_t delay_ms, ttl_ms;          /* ttl 0: no expiry */
+  int32_t priority;         /* 0: 1000 */
+  int64_t delay_ms, ttl_ms; /* ttl 0: no expiry */
   const char *to, *to_also;
   const msg_oid *answers;
   const char *group, *key;
@@ -81,8 +84,8 @@ msg_oid contract_put(contract *k, msg_session *s, const contract_spec *spec);
 void contract_claim(contract *k, msg_session *s, const char *node, const char *pattern, size_t n,
                     int64_t lease_ms, msg_list *out);
 /** Settle one: done? */
-bool contract_settle(contract *k, const char *node, enum msg_settle_verb verb,
-                     const msg_oid *id, const char *token, int64_t ms);
+bool contract_settle(contract *k, const char *node, enum msg_settle_verb verb, const msg_oid *id,
+                     const char *token, int64_t ms);
 /** Listen from the beginning (catch_up) or from now on. */
 void contract_listen(contract *k, const char *node, const char *pattern, bool catch_up);
 /** Look, without marking. */

@@ -283,7 +283,8 @@ static void paused_topics_are_left_alone(void **state) {
   msg_pattern *all = contract_pattern("t*"), *t1 = contract_pattern("t1");
   const msg_pattern *paused[] = {t1};
   msg_actor actor = contract_actor(k, "a");
-  msg_claim claim = {.pattern = all, .paused = paused, .paused_count = 1, .count = 9, .lease_ms = 1000};
+  msg_claim claim = {
+      .pattern = all, .paused = paused, .paused_count = 1, .count = 9, .lease_ms = 1000};
   OK(k->s->ops->claim(k->s, &actor, &claim, &list, &k->err));
   assert_string_equal(contract_texts(&list), "2");
   OK(k->s->ops->claimable(k->s, &actor, &claim, &can, &k->err));

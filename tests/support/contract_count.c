@@ -11,10 +11,11 @@ struct table {
 static int note(void *arg, const msg_count *c) {
   struct table *t = arg;
   size_t at = strlen(t->text);
-  snprintf(t->text + at, sizeof t->text - at,
-           "%s: depth %d ready %d delayed %d claimed %d blocked %d dead %d broadcasts %d listeners %d\n",
-           c->name, (int)c->depth, (int)c->ready, (int)c->delayed, (int)c->claimed, (int)c->blocked,
-           (int)c->dead, (int)c->broadcasts, (int)c->listeners);
+  snprintf(
+      t->text + at, sizeof t->text - at,
+      "%s: depth %d ready %d delayed %d claimed %d blocked %d dead %d broadcasts %d listeners %d\n",
+      c->name, (int)c->depth, (int)c->ready, (int)c->delayed, (int)c->claimed, (int)c->blocked,
+      (int)c->dead, (int)c->broadcasts, (int)c->listeners);
   if (c->oldest_ms && (!t->oldest_ms || c->oldest_ms < t->oldest_ms))
     t->oldest_ms = c->oldest_ms;
   return MSG_OK;
@@ -22,9 +23,15 @@ static int note(void *arg, const msg_count *c) {
 
 static void announce(contract *k, msg_session *s, const char *node, const char *process) {
   char *name = (char *)node;
-  msg_participant p = {.node = name, .host = "h", .implementation = "test", .layout = "local",
-                       .process = (char *)process, .pid = 1, .automatic = false,
-                       .started_at_ms = 1, .last_seen_ms = 1};
+  msg_participant p = {.node = name,
+                       .host = "h",
+                       .implementation = "test",
+                       .layout = "local",
+                       .process = (char *)process,
+                       .pid = 1,
+                       .automatic = false,
+                       .started_at_ms = 1,
+                       .last_seen_ms = 1};
   OK(s->ops->presence_put(s, &p, &k->err));
 }
 
@@ -59,8 +66,9 @@ static void topics_count(void **state) {
   PUT(.topic = "v", .ttl_ms = 10);
   PUT(.topic = "v", .exclusive = true, .ttl_ms = 10);
   contract_pass(k, 11); /* expired: counted nowhere */
-  topics_are(k, "t: depth 9 ready 5 delayed 2 claimed 1 blocked 1 dead 0 broadcasts 2 listeners 0\n"
-                "u: depth 0 ready 0 delayed 0 claimed 0 blocked 0 dead 1 broadcasts 0 listeners 0\n");
+  topics_are(k,
+             "t: depth 9 ready 5 delayed 2 claimed 1 blocked 1 dead 0 broadcasts 2 listeners 0\n"
+             "u: depth 0 ready 0 delayed 0 claimed 0 blocked 0 dead 1 broadcasts 0 listeners 0\n");
 }
 
 static void topics_know_the_oldest(void **state) {
@@ -85,7 +93,8 @@ static void topics_know_who_listens(void **state) {
   contract_listen(k, "b", "u", false);
   contract_listen(k, "gone", "t", false);
   contract_listen(k, "never announced", "t", false);
-  topics_are(k, "t: depth 1 ready 1 delayed 0 claimed 0 blocked 0 dead 0 broadcasts 1 listeners 1\n");
+  topics_are(k,
+             "t: depth 1 ready 1 delayed 0 claimed 0 blocked 0 dead 0 broadcasts 1 listeners 1\n");
 }
 
 static void queues_count(void **state) {
@@ -104,9 +113,10 @@ static void queues_count(void **state) {
   contract_listen(k, "a", "x", false);
   OK(other->ops->queues(other, note, &t, &k->err));
   assert_string_equal(
-      t.text, "msg: depth 3 ready 3 delayed 0 claimed 0 blocked 0 dead 0 broadcasts 1 listeners 1\n"
-              "other: depth 1 ready 0 delayed 1 claimed 0 blocked 0 dead 0 broadcasts 0 listeners 0\n"
-              "third: depth 0 ready 0 delayed 0 claimed 0 blocked 0 dead 0 broadcasts 0 listeners 0\n");
+      t.text,
+      "msg: depth 3 ready 3 delayed 0 claimed 0 blocked 0 dead 0 broadcasts 1 listeners 1\n"
+      "other: depth 1 ready 0 delayed 1 claimed 0 blocked 0 dead 0 broadcasts 0 listeners 0\n"
+      "third: depth 0 ready 0 delayed 0 claimed 0 blocked 0 dead 0 broadcasts 0 listeners 0\n");
 }
 
 static int64_t deadline(contract *k) {

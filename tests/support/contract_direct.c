@@ -110,14 +110,10 @@ static void exclusive_to_recipients(void **state) {
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(only_recipients),
-    cmocka_unit_test(to_oneself),
-    cmocka_unit_test(only_of_the_topic),
-    cmocka_unit_test(with_broadcasts_in_order),
-    cmocka_unit_test(not_before_their_time),
-    cmocka_unit_test(not_after_their_life),
-    cmocka_unit_test(answers_to_a_request),
-    cmocka_unit_test(reserved_answers_are_left_alone),
+    cmocka_unit_test(only_recipients),         cmocka_unit_test(to_oneself),
+    cmocka_unit_test(only_of_the_topic),       cmocka_unit_test(with_broadcasts_in_order),
+    cmocka_unit_test(not_before_their_time),   cmocka_unit_test(not_after_their_life),
+    cmocka_unit_test(answers_to_a_request),    cmocka_unit_test(reserved_answers_are_left_alone),
     cmocka_unit_test(exclusive_to_recipients),
 };
 const contract_group contract_directs = {"direct", tests, sizeof tests / sizeof *tests};

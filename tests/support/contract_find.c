@@ -1,4 +1,5 @@
-/* contract_find.c - the contract: find. Every filter is compared with msg_filter_match over all rows. */
+/* contract_find.c - the contract: find. Every filter is compared with msg_filter_match over all
+ * rows. */
 #include <string.h>
 
 #include "support/contract.h"
@@ -33,8 +34,8 @@ static void fill_waiting(contract *k) {
     seed = seed * 1103515245u + 12345u;
     unsigned r = seed >> 16;
     bool exclusive = r % 3 != 0;
-    PUT(.topic = topics[r % 5], .sender = senders[r / 5 % 3], .exclusive = exclusive,
-        .text = "x", .priority = (int)(r / 15 % 3) + 1, .delay_ms = r / 45 % 4 ? 0 : 100000,
+    PUT(.topic = topics[r % 5], .sender = senders[r / 5 % 3], .exclusive = exclusive, .text = "x",
+        .priority = (int)(r / 15 % 3) + 1, .delay_ms = r / 45 % 4 ? 0 : 100000,
         .ttl_ms = r / 180 % 3 ? 0 : 200000, .to = r / 360 % 4 ? NULL : "n1",
         .group = exclusive && r / 720 % 3 == 0 ? "g" : NULL);
     contract_pass(k, 1);
@@ -81,6 +82,8 @@ static void check_order(const msg_filter *f, const msg_list *got) {
                     (x->deliver_at_ms == y->deliver_at_ms && x->seq < y->seq))));
     else if (f->descending_seq)
       assert_true(x->seq > y->seq);
+    else if (f->ascending_seq)
+      assert_true(x->seq < y->seq);
   }
 }
 
@@ -154,18 +157,23 @@ static void find_by_one_term(void **state) {
   fill(k);
   load(k, &all);
   const msg_message *m = &all.at[all.n / 2];
-  const msg_range ranges[] = {{m->seq, m->seq}, {m->seq, INT64_MAX}, {INT64_MIN, m->seq},
-                              {m->seq - 10, m->seq + 10}, {5, 4}, {INT64_MIN, 0}};
+  const msg_range ranges[] = {
+      {m->seq, m->seq}, {m->seq, INT64_MAX}, {INT64_MIN, m->seq}, {m->seq - 10, m->seq + 10},
+      {5, 4},           {INT64_MIN, 0}};
   for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++) {
     for (int column = 0; column < 4; column++) {
-      int64_t by = column == 1 ? m->timestamp_ms - m->seq : column == 2 ? m->deliver_at_ms - m->seq
-                   : column == 3                          ? 2 - m->seq
-                                                          : 0;
+      int64_t by = column == 1   ? m->timestamp_ms - m->seq
+                   : column == 2 ? m->deliver_at_ms - m->seq
+                   : column == 3 ? 2 - m->seq
+                                 : 0;
       msg_range r = ranges[i];
       r.lo = r.lo == INT64_MIN ? r.lo : r.lo + by;
       r.hi = r.hi == INT64_MAX ? r.hi : r.hi + by;
       msg_filter_init(&f);
-      *(column == 0 ? &f.seq : column == 1 ? &f.timestamp_ms : column == 2 ? &f.deliver_at_ms : &f.priority) = r;
+      *(column == 0   ? &f.seq
+        : column == 1 ? &f.timestamp_ms
+        : column == 2 ? &f.deliver_at_ms
+                      : &f.priority) = r;
       check(k, &all, &f);
       msg_filter_clear(&f);
     }
@@ -218,6 +226,7 @@ static void add_random_ranges(msg_filter *f, const msg_list *all, unsigned (*nex
     msg_range_cut(&f->deliver_at_ms, m->deliver_at_ms - 20, m->deliver_at_ms + 20);
   f->ordered = terms >> 12 & 1;
   f->descending_seq = !f->ordered && (terms >> 13 & 1);
+  f->ascending_seq = !f->ordered && !f->descending_seq && (terms >> 14 & 1);
 }
 
 static unsigned seed;

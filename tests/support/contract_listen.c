@@ -180,7 +180,8 @@ static void not_before_their_time(void **state) {
   contract_pass(k, 2001);
   assert_string_equal(contract_await(k, "a", "t", 9), "soon late");
   assert_string_equal(contract_await(k, "b", "t", 1), "then");
-  assert_string_equal(contract_await(k, "b", "t", 9), "soon late"); /* they came after it listened */
+  assert_string_equal(contract_await(k, "b", "t", 9),
+                      "soon late"); /* they came after it listened */
 }
 
 static void not_after_their_life(void **state) {

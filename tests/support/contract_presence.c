@@ -4,9 +4,14 @@
 #include "support/contract.h"
 
 static msg_participant person(const char *node, const char *process, bool automatic) {
-  return (msg_participant){.node = (char *)node, .host = "h", .implementation = "impl",
-                           .layout = "lay", .process = (char *)process, .pid = 42,
-                           .automatic = automatic, .started_at_ms = 11,
+  return (msg_participant){.node = (char *)node,
+                           .host = "h",
+                           .implementation = "impl",
+                           .layout = "lay",
+                           .process = (char *)process,
+                           .pid = 42,
+                           .automatic = automatic,
+                           .started_at_ms = 11,
                            .last_seen_ms = msg_clock_now_ms()};
 }
 

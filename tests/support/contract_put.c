@@ -61,10 +61,17 @@ static void put_keeps_every_field(void **state) {
   contract *k = *state;
   msg_oid question = msg_oid_new();
   msg_message m, got;
-  contract_message(&(contract_spec){.topic = "t\xc3\xa4", .text = "it's \"text\"", .sender = "n1",
-                                    .priority = -7, .delay_ms = 5000, .ttl_ms = 60000,
-                                    .to = "a \"b\" \\", .to_also = "\xe2\x82\xac",
-                                    .answers = &question, .key = "k", .delete_after = true,
+  contract_message(&(contract_spec){.topic = "t\xc3\xa4",
+                                    .text = "it's \"text\"",
+                                    .sender = "n1",
+                                    .priority = -7,
+                                    .delay_ms = 5000,
+                                    .ttl_ms = 60000,
+                                    .to = "a \"b\" \\",
+                                    .to_also = "\xe2\x82\xac",
+                                    .answers = &question,
+                                    .key = "k",
+                                    .delete_after = true,
                                     .delete_after_ms = 1234},
                    &m);
   m.msg = msg_strdup("free text");
@@ -166,7 +173,8 @@ static void put_is_all_or_nothing(void **state) {
   msg_oid taken = PUT(.topic = "t", .text = "first");
   msg_message m[3], got;
   msg_put puts[3];
-  contract_message(&(contract_spec){.topic = "t", .exclusive = true, .group = "g", .key = "k"}, &m[0]);
+  contract_message(&(contract_spec){.topic = "t", .exclusive = true, .group = "g", .key = "k"},
+                   &m[0]);
   contract_message(&(contract_spec){.topic = "t", .to = "a"}, &m[1]);
   contract_message(&(contract_spec){.topic = "t", .text = "second", .id = taken}, &m[2]);
   assert_int_equal(put_many(k, m, 3, puts), MSG_EXISTS);

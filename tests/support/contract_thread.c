@@ -15,7 +15,7 @@ struct worker {
   int failed; /* line; cmocka's asserts are the main thread's */
   char text[512];
   int got, order_broken, last[THREADS];
-  int *owners; /* by message: how often it was handed out */
+  int *owners;      /* by message: how often it was handed out */
   atomic_int *held; /* by group: claims held now */
 };
 

@@ -164,7 +164,8 @@ static void wakes_for_a_head_that_expires(void **state) {
   contract *k = *state;
   struct watcher t;
   msg_watch *w = open_watch(k);
-  PUT(.topic = "t", .text = "1", .exclusive = true, .group = "g", .ttl_ms = 4000, .delay_ms = -1500);
+  PUT(.topic = "t", .text = "1", .exclusive = true, .group = "g", .ttl_ms = 4000,
+      .delay_ms = -1500);
   PUT(.topic = "t", .text = "2", .exclusive = true, .group = "g");
   drain(k, w);
   start(k, &t, w, 10000);
@@ -207,6 +208,45 @@ static void wake_before_the_wait(void **state) {
   msg_watch *w = open_watch(k);
   w->ops->watch_wake(w);
   assert_int_equal(next(k, w, 60000), MSG_SHUTDOWN);
+  w->ops->watch_close(w);
+}
+
+static void muted_it_says_nothing(void **state) {
+  contract *k = *state;
+  struct watcher t;
+  msg_watch *w = open_watch(k);
+  if (!w->ops->watch_mute) {
+    w->ops->watch_close(w);
+    skip();
+  }
+  drain(k, w);
+  start(k, &t, w, 60000);
+  w->ops->watch_mute(w, true); /* while it waits */
+  PUT(.topic = "t");
+  nap(k, 100);
+  int64_t unmuted_ms = msg_clock_mono_ms();
+  w->ops->watch_mute(w, false);
+  ends(&t, MSG_OK, unmuted_ms, 2000);
+  assert_true(t.back_ms >= unmuted_ms);
+  w->ops->watch_close(w);
+}
+
+static void muted_it_can_be_ended(void **state) {
+  contract *k = *state;
+  struct watcher t;
+  msg_watch *w = open_watch(k);
+  if (!w->ops->watch_mute) {
+    w->ops->watch_close(w);
+    skip();
+  }
+  drain(k, w);
+  w->ops->watch_mute(w, true);
+  start(k, &t, w, 60000);
+  PUT(.topic = "t");
+  nap(k, 20);
+  int64_t rung_ms = msg_clock_mono_ms();
+  w->ops->watch_wake(w);
+  ends(&t, MSG_SHUTDOWN, rung_ms, 1000);
   w->ops->watch_close(w);
 }
 
@@ -277,6 +317,8 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(tells_a_deadline_once),
     cmocka_unit_test(wake_ends_it),
     cmocka_unit_test(wake_before_the_wait),
+    cmocka_unit_test(muted_it_says_nothing),
+    cmocka_unit_test(muted_it_can_be_ended),
     cmocka_unit_test(info_tells_what_and_how),
     cmocka_unit_test(two_watches_on_one_place),
     cmocka_unit_test(no_message_is_slept_through),

@@ -151,6 +151,7 @@ static int fault_seen(msg_session *s, const msg_actor *a, const msg_list *list, 
     return INNER(s)->ops->name(INNER(s), __VA_ARGS__);                                             \
   }
 
+PASS(lock, (msg_session * s, msg_err *err), err)
 PASS(find, (msg_session * s, const msg_filter *f, msg_find **out, msg_err *err), f, out, err)
 PASS(listeners, (msg_session * s, msg_listener_fn fn, void *arg, msg_err *err), fn, arg, err)
 PASS(update,
@@ -300,6 +301,7 @@ static void fill_ops(struct msg_store_ops *o) {
   o->claims_undone = fault_undone;
   o->session_close = fault_session_close;
   o->session_release = fault_session_release;
+  o->lock = pass_lock;
   o->put = fault_put;
   o->get = fault_get;
   o->listen = fault_listen;

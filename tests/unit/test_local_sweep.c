@@ -138,6 +138,7 @@ static void looks_are_rare_unless_forced(void **state) {
   put("x", true, 1000, 0, NULL, NULL);
   msg_clock_shift(2000);
   int64_t now = msg_clock_now_ms();
+  s->sweep_pause_ms = 5;
   s->swept_at_ms = now - 4;
   assert_int_equal(msg_local_sweep(s, &rig.actor, now, false, &backlog, &rig.err), MSG_OK);
   assert_int_equal(local_count(&rig, MSG_LOCAL_DELAYED), 1);

@@ -1,4 +1,5 @@
-/* The watch of the local store: what is SQLite's and the system's own. The port's part is in tests/contract. */
+/* The watch of the local store: what is SQLite's and the system's own. The port's part is in
+ * tests/contract. */
 #include <errno.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -122,7 +123,8 @@ static const char *how(struct fixture *f) {
 
 static void hears_in_every_journal_mode(void **state) {
   struct fixture *f = *state;
-  static const char *const modes[] = {"delete", "wal", "truncate", "wal", "persist", "delete", "memory"};
+  static const char *const modes[] = {"delete",  "wal",    "truncate", "wal",
+                                      "persist", "delete", "memory"};
   send(f, false);
   watch(f);
   assert_string_equal(how(f), "inotify");
@@ -171,7 +173,8 @@ static void says_nothing_for_what_is_not_committed(void **state) {
   send(f, false);
   watch(f);
   drain(f);
-  sql(f, "BEGIN; INSERT INTO big SELECT randomblob(3000) FROM (WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL"
+  sql(f, "BEGIN; INSERT INTO big SELECT randomblob(3000) FROM (WITH RECURSIVE n(i) AS (SELECT 1 "
+         "UNION ALL"
          " SELECT i + 1 FROM n WHERE i < 2000) SELECT i FROM n)");
   assert_int_equal(next(f, 700), MSG_TIMEOUT);
   sql(f, "ROLLBACK; PRAGMA wal_checkpoint");
@@ -218,7 +221,8 @@ static void holds_no_lock(void **state) {
   assert_int_equal(next(f, 2000), MSG_OK);
   int busy = -1;
   sqlite3_stmt *stmt = NULL;
-  assert_int_equal(sqlite3_prepare_v2(f->db, "PRAGMA wal_checkpoint(truncate)", -1, &stmt, NULL), SQLITE_OK);
+  assert_int_equal(sqlite3_prepare_v2(f->db, "PRAGMA wal_checkpoint(truncate)", -1, &stmt, NULL),
+                   SQLITE_OK);
   assert_int_equal(sqlite3_step(stmt), SQLITE_ROW);
   busy = sqlite3_column_int(stmt, 0);
   sqlite3_finalize(stmt);
@@ -264,7 +268,8 @@ static void says_when_the_file_is_replaced(void **state) {
   assert_int_equal(next(f, 5000), MSG_UNAVAILABLE);
   f->watch->ops->watch_close(f->watch);
   f->watch = NULL;
-  assert_int_equal(f->store->ops->watch_open(f->store, &f->settings, &f->watch, &f->err), MSG_UNAVAILABLE);
+  assert_int_equal(f->store->ops->watch_open(f->store, &f->settings, &f->watch, &f->err),
+                   MSG_UNAVAILABLE);
 }
 
 /* ---- without inotify ---- */
@@ -367,7 +372,8 @@ static void idles_cheaply(void **state) {
     assert_int_equal(next(f, 3000), MSG_TIMEOUT);
     int64_t a_second_us = (cpu_us() - before_us) / 3;
     print_message("%s: idle %lld us CPU a second\n", modes[i], (long long)a_second_us);
-    assert_true(a_second_us < 3000); /* a tenth of it is meant; sanitizers and busy machines are slow */
+    assert_true(a_second_us <
+                3000); /* a tenth of it is meant; sanitizers and busy machines are slow */
     f->watch->ops->watch_close(f->watch);
     f->watch = NULL;
   }

@@ -107,8 +107,16 @@ static const struct {
 
 static int purge_lanes(msg_local_session *s, struct pass *p, const char *sql, const char *topic,
                        msg_err *err) {
+  sqlite3_stmt *stmt = NULL;
+  msg_local_seqs seqs = {0};
   (void)p;
-  return msg_local_exec(s, sql, NULL, err, "tt", s->queue, topic);
+  int rc = msg_local_bound(s, sql, &stmt, err, "tt", s->queue, topic);
+  if (rc == MSG_OK)
+    rc = msg_local_seqs_read(s, stmt, &seqs, err);
+  for (size_t i = 0; rc == MSG_OK && i < seqs.n; i++)
+    rc = msg_local_lanes_drop(s, seqs.at[i], err);
+  msg_free(seqs.at);
+  return rc;
 }
 
 static int purge_topic(msg_local_session *s, struct pass *p, const char *sql, const char *topic,
@@ -122,8 +130,8 @@ static int purge_topic(msg_local_session *s, struct pass *p, const char *sql, co
 /* A group whose head is claimed keeps its head alone; any other goes whole: no head is missing afterwards. */
 static int purge_work(msg_local_session *s, void *arg, msg_err *err) {
   static const char sql_topics[] = MSG_LOCAL_TOPICS(MSG_LOCAL_OTHER, "other");
-  static const char sql_lanes[] = "DELETE FROM @.msg_store_lane WHERE seq IN (SELECT seq FROM "
-      IN_TOPIC("other", MSG_LOCAL_OTHER " AND state IN (3, 9)") ")";
+  static const char sql_lanes[] = "SELECT seq FROM " IN_TOPIC("other", MSG_LOCAL_OTHER)
+      " AND state IN (3, 9)";
   struct pass *p = arg;
   p->count = 0;
   int rc = each_topic(s, p, sql_topics, sql_lanes, purge_lanes, err);

@@ -1,13 +1,12 @@
 /* claim.c - leases on exclusive messages.
  *
- * Under the write lock, messages are read in delivery order and then leased by one statement. (One UPDATE ... RETURNING would need
- * two temporary tables a call, and give its rows unsorted.) The narrow way reads an exact topic where only messages without expiry
+ * Under the write lock, messages are read in delivery order and then leased. (One UPDATE ... RETURNING would need two temporary
+ * tables a call, and give its rows unsorted.) The narrow way reads an exact topic where only messages without expiry
  * and recipients wait; the wide way merges candidates of every kind and topic. */
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "base/str.h"
 #include "store/local/candidates.h"
 #include "store/local/move.h"
 #include "store/local/reading.h"
@@ -26,12 +25,16 @@ static const char SQL_NARROW[] =
     " ORDER BY priority, deliver_at, seq LIMIT ?3";
 static const char SQL_ROW[] = "SELECT " MSG_LOCAL_COLUMNS " FROM @.msg_store_message WHERE seq = ?1";
 
-#define LEASE                                                                                      \
-  "UPDATE OR FAIL @.msg_store_message SET state = 6, due = ?1, owner = ?2, token = ?3, holder = ?4,"\
-  " since = ?5, attempts = attempts + 1 WHERE seq "
+/* OR FAIL, for ABORT would keep a copy of every page it touches; the savepoint around undoes it. */
+#define LEASE(from)                                                                                \
+  "UPDATE OR FAIL " from " SET state = 6, due = ?1, owner = ?2, token = ?3, holder = ?4,"          \
+  " since = ?5, attempts = attempts + 1 WHERE "
 
-static const char SQL_LEASE_ONE[] = LEASE "= ?6";
-static const char SQL_LEASE_MANY[] = LEASE "IN (SELECT value FROM json_each(?6))";
+static const char SQL_LEASE_ONE[] = LEASE("@.msg_store_message") "seq = ?6";
+/* What SQL_NARROW gave, by its last row: a range of its index, while nobody else can write. */
+static const char SQL_LEASE_RANGE[] =
+    LEASE("@.msg_store_message INDEXED BY msg_store_message_ready")
+    "state = 1 AND queue = ?6 AND topic = ?7 AND (priority, deliver_at, seq) <= (?8, ?9, ?10)";
 
 struct claiming {
   const msg_actor *actor;
@@ -42,6 +45,7 @@ struct claiming {
   msg_list *out;
   size_t base;   /* out->n before the call */
   size_t before; /* out->n before this round */
+  bool narrow;   /* this round's rows are the first of their index */
   bool buried;   /* this round */
 };
 
@@ -105,12 +109,16 @@ static int read_messages(msg_local_session *s, struct claiming *c, msg_err *err)
   const char *topic = exact_topic(c->claim);
   bool wide = !topic || s->claim_wide;
   int rc = MSG_OK;
+  c->narrow = !wide;
   if (!wide) {
     rc = read_narrow(s, c, err);
     if (rc == MSG_OK && c->out->n == c->before)
       rc = msg_local_candidates_wide(s, c->actor->node, topic, c->now_ms, &wide, err);
   }
-  return rc == MSG_OK && wide ? read_wide(s, c, err) : rc;
+  if (rc != MSG_OK || !wide)
+    return rc;
+  c->narrow = false;
+  return read_wide(s, c, err);
 }
 
 /* ---- attempts ---- */
@@ -173,27 +181,22 @@ static int lease_one(msg_local_session *s, const struct claiming *c, int64_t seq
                         c->token, c->actor->process, c->now_ms, seq);
 }
 
-static int lease_many(msg_local_session *s, const struct claiming *c, msg_err *err) {
-  msg_str seqs = MSG_STR_INIT;
-  for (size_t i = c->before; i < c->out->n; i++)
-    msg_str_appendf(&seqs, "%c%lld", i == c->before ? '[' : ',', (long long)c->out->at[i].seq);
-  msg_str_append(&seqs, "]");
-  int rc = seqs.nomem ? msg_err_nomem(err)
-                      : msg_local_exec(s, SQL_LEASE_MANY, NULL, err, "itttit", lease_end(c),
-                                       c->actor->node, c->token, c->actor->process, c->now_ms,
-                                       seqs.s);
-  msg_str_clear(&seqs);
-  return rc;
+static int lease_range(msg_local_session *s, const struct claiming *c, msg_err *err) {
+  const msg_message *last = &c->out->at[c->out->n - 1];
+  return msg_local_exec(s, SQL_LEASE_RANGE, NULL, err, "itttittiii", lease_end(c), c->actor->node,
+                        c->token, c->actor->process, c->now_ms, s->queue, exact_topic(c->claim),
+                        (int64_t)last->priority, last->deliver_at_ms, last->seq);
 }
 
 static int lease(msg_local_session *s, const struct claiming *c, msg_err *err) {
-  size_t n = c->out->n - c->before;
-  int rc = MSG_OK;
-  if (n > 0)
-    rc = n == 1 ? lease_one(s, c, c->out->at[c->before].seq, err) : lease_many(s, c, err);
+  bool range = c->narrow && c->out->n - c->before > 1;
+  int rc = range ? lease_range(s, c, err) : MSG_OK;
   for (size_t i = c->before; rc == MSG_OK && i < c->out->n; i++) {
     msg_message *m = &c->out->at[i];
-    rc = show_lease(c, m, err);
+    if (!range)
+      rc = lease_one(s, c, m->seq, err);
+    if (rc == MSG_OK)
+      rc = show_lease(c, m, err);
     if (rc == MSG_OK && m->recipient_count > 0)
       rc = msg_local_lanes_drop(s, m->seq, err);
   }

@@ -37,25 +37,25 @@ static const char sql_topics[] =
     " AND delete_at <= ?2 AND queue = ?1 AND (state <> 9 OR " WAITING ") GROUP BY topic, state"
     ") GROUP BY topic HAVING max(abs(r), abs(d), abs(c), abs(b), abs(x)) > 0) ORDER BY topic";
 
+/* The queues in a table (or partial index), by skipping through it. */
+#define QUEUES_IN(table, where)                                                                    \
+  "SELECT x FROM (WITH RECURSIVE q(x) AS ("                                                        \
+  "SELECT (SELECT queue FROM @." table " WHERE " where " ORDER BY queue LIMIT 1)"                  \
+  " UNION ALL SELECT (SELECT queue FROM @." table " WHERE " where " AND queue > q.x"               \
+  " ORDER BY queue LIMIT 1) FROM q WHERE q.x IS NOT NULL) SELECT x FROM q WHERE x IS NOT NULL)"
+
 /* Every queue with a message, a participant or a listener. */
+/* clang-format off */
 static const char sql_queues[] =
-    "SELECT queue FROM @.msg_store_node UNION SELECT queue FROM @.msg_store_listener"
-    " UNION SELECT queue FROM @.msg_store_message WHERE " MSG_LOCAL_OTHER
-    " UNION SELECT queue FROM @.msg_store_message WHERE state = 6"
-    " UNION SELECT queue FROM @.msg_store_message WHERE state = 7"
-    " UNION SELECT * FROM (WITH RECURSIVE q(x) AS ("
-    "SELECT (SELECT queue FROM @.msg_store_message WHERE state = 1 ORDER BY queue LIMIT 1)"
-    " UNION ALL SELECT (SELECT queue FROM @.msg_store_message WHERE state = 1 AND queue > q.x"
-    " ORDER BY queue LIMIT 1) FROM q WHERE q.x IS NOT NULL) SELECT x FROM q WHERE x IS NOT NULL)"
-    " UNION SELECT * FROM (WITH RECURSIVE q(x) AS ("
-    "SELECT (SELECT queue FROM @.msg_store_message WHERE state = 2 ORDER BY queue LIMIT 1)"
-    " UNION ALL SELECT (SELECT queue FROM @.msg_store_message WHERE state = 2 AND queue > q.x"
-    " ORDER BY queue LIMIT 1) FROM q WHERE q.x IS NOT NULL) SELECT x FROM q WHERE x IS NOT NULL)"
-    " UNION SELECT * FROM (WITH RECURSIVE q(x) AS ("
-    "SELECT (SELECT queue FROM @.msg_store_message WHERE state = 8 ORDER BY queue LIMIT 1)"
-    " UNION ALL SELECT (SELECT queue FROM @.msg_store_message WHERE state = 8 AND queue > q.x"
-    " ORDER BY queue LIMIT 1) FROM q WHERE q.x IS NOT NULL) SELECT x FROM q WHERE x IS NOT NULL)"
-    " ORDER BY queue";
+    QUEUES_IN("msg_store_node", "queue > ''")
+    " UNION " QUEUES_IN("msg_store_listener", "queue > ''")
+    " UNION " QUEUES_IN("msg_store_message", "state = 1")
+    " UNION " QUEUES_IN("msg_store_message", "state = 2")
+    " UNION " QUEUES_IN("msg_store_message", MSG_LOCAL_OTHER)
+    " UNION " QUEUES_IN("msg_store_message", "state = 7")
+    " UNION " QUEUES_IN("msg_store_message", "state = 8")
+    " UNION SELECT queue FROM @.msg_store_message WHERE state = 6 ORDER BY x";
+/* clang-format on */
 
 struct counts {
   msg_count *at;

@@ -14,8 +14,9 @@
 #define PARAMETER_MAX (2 * NAMES_MAX + 32)
 
 /* ?1 is the queue, ?2 the time of the browse: what is past delete_at is shown as expired. */
-#define ALIVE   "(m.delete_at IS NULL OR m.delete_at > ?2)"
-#define OTHER   "m.state > 2 AND m.state <> 6 AND m.state <> 7 AND m.state <> 8 AND " /* MSG_LOCAL_OTHER */
+#define ALIVE "(m.delete_at IS NULL OR m.delete_at > ?2)"
+#define OTHER                                                                                      \
+  "m.state > 2 AND m.state <> 6 AND m.state <> 7 AND m.state <> 8 AND " /* MSG_LOCAL_OTHER */
 #define WAITING "EXISTS (SELECT 1 FROM @.msg_store_lane AS l WHERE l.seq = m.seq)"
 #define BIT(s)  (1u << MSG_STATE_##s)
 #define ANY     ((1u << MSG_STATE_COUNT) - 1)
@@ -27,13 +28,13 @@ static const struct arm {
 } arms[] = {
     {BIT(READY), "m.state = 1 AND " ALIVE},
     {BIT(READY), "m.state = 2 AND " ALIVE},
-    {BIT(READY), OTHER "m.state = 3 AND " ALIVE},
+    {BIT(READY), OTHER "m.state BETWEEN 3 AND 3 AND " ALIVE},
     {BIT(READY), "m.state = 8 AND " ALIVE},
-    {BIT(READY), OTHER "m.state = 9 AND " ALIVE " AND " WAITING},
-    {BIT(DELAYED), OTHER "m.state = 4 AND " ALIVE},
+    {BIT(READY), OTHER "m.state BETWEEN 9 AND 9 AND " ALIVE " AND " WAITING},
+    {BIT(DELAYED), OTHER "m.state BETWEEN 4 AND 4 AND " ALIVE},
     {BIT(CLAIMED), "m.state = 6"},
-    {BIT(BLOCKED), OTHER "m.state = 5 AND " ALIVE},
-    {BIT(PROCESSED), OTHER "m.state = 9 AND " ALIVE " AND NOT " WAITING},
+    {BIT(BLOCKED), OTHER "m.state BETWEEN 5 AND 5 AND " ALIVE},
+    {BIT(PROCESSED), OTHER "m.state BETWEEN 9 AND 9 AND " ALIVE " AND NOT " WAITING},
     {BIT(DEAD), "m.state = 7 AND " ALIVE},
     {BIT(EXPIRED), "m.state <> 6 AND m.delete_at IS NOT NULL AND m.delete_at <= ?2"},
 };
@@ -56,7 +57,7 @@ typedef struct local_find {
   bool ready;         /* stmt stands on a row not given out yet */
   bool over;
   int64_t now_ms;
-  msg_filter rest;    /* names that are too many to bind */
+  msg_filter rest; /* names that are too many to bind */
   bool has_rest;
   int64_t skip, left; /* offset, and limit (-1: none), where SQL could not apply them */
   msg_local_takers takers;
@@ -165,12 +166,14 @@ static void put_union(struct text *t, const struct arm *a, size_t n, unsigned st
   }
 }
 
-/* Another index (id, number) leads: the states are one condition. */
+/* Another index (id, number) leads: the states are one condition, and the + keeps SQLite from
+ * their indexes. */
 static void put_together(struct text *t, unsigned states) {
   msg_str any = MSG_STR_INIT;
   for (size_t i = 0; i < sizeof arms / sizeof *arms; i++)
     if (arms[i].state & states)
-      msg_str_appendf(&any, "%s(%s)", any.n ? " OR " : "", arms[i].where);
+      msg_str_appendf(&any, "%s(%s)", any.n ? " OR " : "+(", arms[i].where);
+  msg_str_append(&any, ")");
   t->sql.nomem = t->sql.nomem || any.nomem;
   put_select(t, any.nomem ? "0" : any.s);
   msg_str_clear(&any);

@@ -42,8 +42,8 @@ static msg_local_horizon *add(msg_local_session *s, const char *node, const char
   return &s->horizon[s->horizons++];
 }
 
-void msg_local_horizon_set(msg_local_session *s, const char *node, const char *only,
-                           int64_t starts, int64_t seq) {
+void msg_local_horizon_set(msg_local_session *s, const char *node, const char *only, int64_t starts,
+                           int64_t seq) {
   msg_local_horizon *h = find(s, node, only);
   if (!h)
     h = add(s, node, only);

@@ -22,6 +22,11 @@ int msg_local_identify(msg_host *host, char *out, msg_err *err);
 /** A store on that file (path and VFS are read from the host; the host itself is not kept). Touches nothing. */
 int msg_local_open(msg_host *host, msg_store **out, msg_err *err);
 
+/** A session of its own acts for a host from now on: as durable as `synchronous` (PRAGMA synchronous of the
+ *  host's schema, 0..3) says, and interrupted when the host is. */
+int msg_local_act_for(msg_session *own, int synchronous, bool (*interrupted)(void *arg), void *arg,
+                      msg_err *err);
+
 /** MSG_OK, or MSG_UNAVAILABLE when the file under the lent connection was replaced or moved. */
 int msg_local_check(msg_host *host, msg_err *err);
 

@@ -3,7 +3,8 @@
 #include "base/str.h"
 #include "store/local/reading.h"
 
-static const char sql_known[] = "SELECT 1 FROM @.msg_store_listener WHERE queue = ?1 AND node = ?2 AND pattern = ?3";
+static const char sql_known[] =
+    "SELECT 1 FROM @.msg_store_listener WHERE queue = ?1 AND node = ?2 AND pattern = ?3";
 /* From now on = from the highest number given so far; what becomes visible later gets a higher one.
  * Catching up starts below every number, at one that no other listener had: see horizon.h. */
 static const char sql_listen[] =

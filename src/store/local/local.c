@@ -218,6 +218,7 @@ static const struct msg_store_ops OPS = {
     .claims_undone = claims_undone,
     .session_close = msg_local_session_close,
     .session_release = msg_local_session_release,
+    .lock = msg_local_lock_now,
     .put = msg_local_put,
     .find = msg_local_find,
     .find_next = msg_local_find_next,

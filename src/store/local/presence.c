@@ -197,15 +197,15 @@ int msg_local_presence_withdraw(msg_session *base, const char *node, bool only_d
 /* Every participant has one, and so has every name that something waits for. */
 static const char sql_lanes[] =
     "SELECT node, (SELECT count(*) FROM @.msg_store_lane AS l CROSS JOIN @.msg_store_message AS m"
-    " ON m.seq = l.seq WHERE l.queue = ?1 AND l.node = n.node"
-    " AND (m.delete_at IS NULL OR m.delete_at > ?2 OR m.state = 6)),"
+    " ON m.seq = l.seq WHERE l.queue = ?1 AND l.node = x.node"
+    " AND (m.delete_at IS NULL OR m.delete_at > ?2)),"
     " coalesce((SELECT min(m.timestamp) FROM @.msg_store_lane AS l"
-    " CROSS JOIN @.msg_store_message AS m ON m.seq = l.seq WHERE l.queue = ?1 AND l.node = n.node"
-    " AND (m.delete_at IS NULL OR m.delete_at > ?2 OR m.state = 6)), 0)"
+    " CROSS JOIN @.msg_store_message AS m ON m.seq = l.seq WHERE l.queue = ?1 AND l.node = x.node"
+    " AND (m.delete_at IS NULL OR m.delete_at > ?2)), 0)"
     " FROM (SELECT node FROM @.msg_store_node WHERE queue = ?1"
-    " UNION SELECT node FROM @.msg_store_lane WHERE queue = ?1) AS n ORDER BY node";
+    " UNION SELECT node FROM @.msg_store_lane WHERE queue = ?1) AS x ORDER BY node";
 static const char sql_lane_depth[] =
-    "SELECT count(*), count(CASE WHEN m.delete_at IS NULL OR m.delete_at > ?3 OR m.state = 6"
+    "SELECT count(*), count(CASE WHEN m.delete_at IS NULL OR m.delete_at > ?3"
     " THEN 1 END) FROM @.msg_store_lane AS l LEFT JOIN @.msg_store_message AS m ON m.seq = l.seq"
     " WHERE l.queue = ?1 AND l.node = ?2";
 static const char sql_lane_empty[] = "DELETE FROM @.msg_store_lane WHERE queue = ?1 AND node = ?2";
@@ -260,8 +260,8 @@ int msg_local_lanes(msg_session *base, msg_lane_fn fn, void *arg, msg_err *err) 
 static int lane_depth(msg_local_session *s, const char *lane, int64_t *rows, int64_t *waiting,
                       msg_err *err) {
   sqlite3_stmt *stmt = NULL;
-  int rc = msg_local_bound(s, sql_lane_depth, &stmt, err, "tti", s->queue, lane,
-                           msg_clock_now_ms());
+  int rc =
+      msg_local_bound(s, sql_lane_depth, &stmt, err, "tti", s->queue, lane, msg_clock_now_ms());
   if (rc == MSG_OK && (rc = msg_local_row(s, stmt, err)) == MSG_OK) {
     *rows = sqlite3_column_int64(stmt, 0);
     *waiting = sqlite3_column_int64(stmt, 1);

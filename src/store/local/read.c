@@ -118,10 +118,12 @@ int msg_local_read(msg_local_session *s, const char *what, msg_local_work work, 
 
 /* ---- listeners ---- */
 
-static const char sql_listeners_of[] = "SELECT node, json_quote(node), pattern, start FROM @.msg_store_listener"
-                                       " WHERE queue = ?1 AND node = ?2 ORDER BY node, pattern";
-static const char sql_listeners[] = "SELECT node, json_quote(node), pattern, start FROM @.msg_store_listener"
-                                    " WHERE queue = ?1 ORDER BY node, pattern";
+static const char sql_listeners_of[] =
+    "SELECT node, json_quote(node), pattern, start FROM @.msg_store_listener"
+    " WHERE queue = ?1 AND node = ?2 ORDER BY node, pattern";
+static const char sql_listeners[] =
+    "SELECT node, json_quote(node), pattern, start FROM @.msg_store_listener"
+    " WHERE queue = ?1 ORDER BY node, pattern";
 
 static int listener_read(sqlite3_stmt *stmt, msg_local_listener *l, msg_err *err) {
   bool nomem = false;
@@ -138,7 +140,7 @@ static int listener_read(sqlite3_stmt *stmt, msg_local_listener *l, msg_err *err
 }
 
 int msg_local_audience_load(msg_local_session *s, const char *node, msg_local_audience *out,
-                             msg_err *err) {
+                            msg_err *err) {
   sqlite3_stmt *stmt = NULL;
   int rc = node ? msg_local_bound(s, sql_listeners_of, &stmt, err, "tt", s->queue, node)
                 : msg_local_bound(s, sql_listeners, &stmt, err, "t", s->queue);

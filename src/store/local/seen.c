@@ -13,8 +13,8 @@
 #define COMPACT_EVERY 32
 #define COLLECT_EVERY 64 /* compactions between two clean-ups of floors without messages */
 
-/* A floor may have passed the message since `unseen` gave it (another thread of the node was faster,
- * and its mark is gone): then it is not won. */
+/* A floor may have passed the message since `unseen` gave it (another thread of the node was
+ * faster, and its mark is gone): then it is not won. */
 static const char sql_mark[] =
     "INSERT OR IGNORE INTO @.msg_store_seen(queue, node, seq)"
     " SELECT ?1, ?2, m.seq FROM @.msg_store_message AS m WHERE m.seq = ?3 AND m.state = 8"

@@ -171,6 +171,7 @@ int msg_local_session_open(msg_store *store, msg_host *host, const char *queue,
   s->store = (msg_local_store *)store;
   s->host = host;
   s->own = host == NULL;
+  s->synchronous = -1;
   s->what = "open";
   s->busy_timeout_ms = settings->busy_timeout_ms;
   s->participant_timeout_ms = settings->participant_timeout_ms;
@@ -219,5 +220,23 @@ void msg_local_session_close(msg_session *session) {
 }
 
 bool msg_local_interrupted(const msg_local_session *s) {
-  return s->host && s->host->interrupted && s->host->interrupted(s->host->arg);
+  if (s->host)
+    return s->host->interrupted && s->host->interrupted(s->host->arg);
+  return s->interrupted && s->interrupted(s->arg);
+}
+
+int msg_local_act_for(msg_session *own, int synchronous, bool (*interrupted)(void *arg), void *arg,
+                      msg_err *err) {
+  msg_local_session *s = (msg_local_session *)own;
+  char sql[40];
+  s->interrupted = interrupted;
+  s->arg = arg;
+  if (s->synchronous == synchronous)
+    return MSG_OK;
+  sqlite3_snprintf((int)sizeof sql, sql, "PRAGMA main.synchronous = %d", synchronous);
+  int rc = sqlite3_exec(s->db, sql, NULL, NULL, NULL);
+  if (rc != SQLITE_OK)
+    return msg_local_fail(s, rc, "open", err);
+  s->synchronous = synchronous;
+  return MSG_OK;
 }

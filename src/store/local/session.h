@@ -25,6 +25,9 @@ typedef struct msg_local_session {
   int64_t busy_timeout_ms;
   int64_t participant_timeout_ms; /* from the settings of session_open */
   /* owner thread only */
+  bool (*interrupted)(void *arg); /* own: of the host it acts for; NULL: never */
+  void *arg;
+  int synchronous;                /* own: the level set on db; -1 SQLite's default */
   sqlite3_stmt *slot[MSG_LOCAL_SLOTS];
   bool slot_busy[MSG_LOCAL_SLOTS];
   const char *slot_sql[MSG_LOCAL_SLOTS];
@@ -32,6 +35,7 @@ typedef struct msg_local_session {
   const char *what;         /* the verb going on, for error texts; static */
   bool vanished;            /* set by msg_local_fail: "no such table" of ours */
   int64_t swept_at_ms;      /* last look of sweep; 0 never */
+  int64_t sweep_pause_ms;   /* no look for so long after it, unless forced */
   int64_t liveness_at_ms;   /* last look at the processes of claims; 0 never */
   int swept;                /* rows the last sweep moved */
   bool claim_dry, claim_wide; /* hints: the last claim found nothing; found messages with expiry or recipients */
@@ -83,6 +87,9 @@ bool msg_local_interrupted(const msg_local_session *s);
  *  50 ms up to busy_timeout_ms while sqlite3_txn_state was NONE; BUSY_SNAPSHOT at state NONE is retried likewise. A vanished schema (rolled
  *  back) is made again, once. */
 int msg_local_write(msg_local_session *s, const char *what, bool many, msg_local_work work, void *arg, msg_err *err);
+/** Does what is read now stay as it is until the host's transaction or writing statement ends? Then the write
+ *  lock must come before the first read. */
+bool msg_local_pinned(const msg_local_session *s);
 /** For verbs that read before they write: inside BEGIN take the write lock now. Nothing in autocommit. */
 int msg_local_lock(msg_local_session *s, const char *what, msg_err *err);
 /** The same without waiting for a lock. */
@@ -91,7 +98,8 @@ int msg_local_try_write(msg_local_session *s, const char *what, bool many, msg_l
 /* ---- sweep.c ---- */
 /** Promote, return, bury or remove at most 256 rows that are due at `now` (all queues): delays over, leases over, owners' processes gone, lives
  *  over, keys forgotten. Looks first, with indexes only; writes only if something is due: in autocommit a write of its own; inside BEGIN only if
- *  the transaction holds the write lock already, else it does nothing. Looks at most once in 5 ms unless `force`; only then it waits for a lock.
+ *  the transaction holds the write lock already, else it does nothing. Looks at most once in 5 ms (and so that it takes a fifth of the time) unless
+ *  `force`; only then it waits for a lock. So a verb that came back with less than it may have must force a look before it says so.
  *  A store that is locked or read-only is no error. *backlog: due rows stayed behind. s->swept: rows it moved. */
 int msg_local_sweep(msg_local_session *s, const msg_actor *actor, int64_t now_ms, bool force, bool *backlog, msg_err *err);
 /** Is anything due that a sweep would move? Reads only; looks at owners' processes. */
@@ -117,6 +125,7 @@ int msg_local_read_row(sqlite3_stmt *stmt, int64_t now_ms, msg_message *out, msg
  * count.c   topics, queues, deadline, describe
  * presence.c presence_put/list/withdraw, lanes, lane_drop
  * watch.c   watch_*                      local.c   open, identify, caps, place, sessions, claims_undone, the ops table */
+int msg_local_lock_now(msg_session *, msg_err *);
 int msg_local_put(msg_session *, const msg_actor *, msg_put *, size_t, msg_err *);
 int msg_local_claim(msg_session *, const msg_actor *, const msg_claim *, msg_list *, msg_err *);
 int msg_local_claimable(msg_session *, const msg_actor *, const msg_claim *, bool *, msg_err *);

@@ -2,13 +2,15 @@
  *
  * A token fences: who lost the lease, or shares only the node's name with its later owner, changes nothing. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "store/local/move.h"
 #include "store/local/reading.h"
+
+/* Acks further apart than this number of messages are removed by statements of their own. */
+#define GAP_MAX 64
 
 /* Theirs, while the lease holds: by token, else by the node's own name. */
 #define THEIRS                                                                                     \
@@ -122,101 +124,98 @@ static int settle_item(msg_local_session *s, struct settling *w, msg_settle_item
 
 /* ---- many acks ---- */
 
-/* What a batch of acks goes by. */
-struct batch {
-  msg_settle_item **sorted; /* by id */
-  size_t n;
-  msg_str ids, seqs; /* JSON arrays: asked for; found */
+/* An item's row. */
+struct found {
+  int64_t seq;
+  msg_settle_item *item;
 };
 
-static int by_id(const void *a, const void *b) {
-  const msg_settle_item *const *x = a, *const *y = b;
-  int c = msg_oid_cmp(&(*x)->id, &(*y)->id);
-  return c != 0 ? c : (*x > *y) - (*x < *y);
+struct batch {
+  struct found *at;
+  size_t n;
+};
+
+static int by_seq(const void *a, const void *b) {
+  const struct found *x = a, *y = b;
+  if (x->seq != y->seq)
+    return x->seq < y->seq ? -1 : 1;
+  return (x->item > y->item) - (x->item < y->item);
 }
 
-/* The first place of an id, or where it would be. */
-static size_t place_of(const struct batch *b, const msg_oid *id) {
-  size_t lo = 0, hi = b->n;
-  while (lo < hi) {
-    size_t mid = lo + (hi - lo) / 2;
-    if (msg_oid_cmp(&b->sorted[mid]->id, id) < 0)
-      lo = mid + 1;
-    else
-      hi = mid;
+/* Finds the rows that may be settled, and marks their items. Those of groups are left to settle_item. */
+static int find_rows(msg_local_session *s, struct settling *w, struct batch *b, msg_err *err) {
+  static const char sql[] = "SELECT seq FROM @.msg_store_message WHERE " THEIRS " AND grp IS NULL";
+  for (size_t i = 0; i < w->n; i++) {
+    sqlite3_stmt *stmt = NULL;
+    int rc = theirs(s, sql, w, &w->items[i], NULL, &stmt, err);
+    if (rc == MSG_OK)
+      rc = msg_local_row(s, stmt, err);
+    if (rc == MSG_OK)
+      b->at[b->n++] = (struct found){sqlite3_column_int64(stmt, 0), &w->items[i]};
+    msg_local_done(s, stmt);
+    if (rc != MSG_OK && rc != MSG_NOTFOUND)
+      return rc;
   }
-  return lo;
-}
-
-/* An id given twice is settled once, by the first item that may. */
-static bool mark(const struct batch *b, const msg_oid *id, const char *token, bool own) {
-  for (size_t i = place_of(b, id); i < b->n && msg_oid_cmp(&b->sorted[i]->id, id) == 0; i++) {
-    msg_settle_item *item = b->sorted[i];
-    if (item->token ? token && strcmp(item->token, token) == 0 : own) {
-      item->done = true;
-      return true;
-    }
-  }
-  return false;
-}
-
-static int batch_init(struct batch *b, struct settling *w, msg_err *err) {
-  char hex[MSG_OID_HEX + 1];
-  b->sorted = msg_alloc(w->n * sizeof *b->sorted);
-  b->n = w->n;
-  for (size_t i = 0; b->sorted && i < w->n; i++) {
-    b->sorted[i] = &w->items[i];
-    msg_oid_hex(&w->items[i].id, hex);
-    msg_str_append(&b->ids, i == 0 ? "[\"" : ",\"");
-    msg_str_append(&b->ids, hex);
-    msg_str_append(&b->ids, "\"");
-  }
-  msg_str_append(&b->ids, "]");
-  if (!b->sorted || b->ids.nomem)
-    return msg_err_nomem(err);
-  qsort(b->sorted, b->n, sizeof *b->sorted, by_id);
   return MSG_OK;
 }
 
-static void batch_clear(struct batch *b) {
-  msg_str_clear(&b->ids);
-  msg_str_clear(&b->seqs);
-  msg_free(b->sorted);
-}
-
-/* Marks the items that may be settled, and gathers their rows. Those of groups are left to settle_item. */
-static int find_rows(msg_local_session *s, struct settling *w, struct batch *b, msg_err *err) {
-  static const char sql[] =
-      "SELECT seq, id, token, owner = ?4 FROM @.msg_store_message WHERE id IN"
-      " (SELECT value FROM json_each(?1)) AND queue = ?2 AND state = 6 AND due > ?3 AND grp IS NULL";
-  sqlite3_stmt *stmt = NULL;
-  int rc = msg_local_bound(s, sql, &stmt, err, "ttit", b->ids.s, s->queue, w->now_ms, w->actor->node);
-  while (rc == MSG_OK && (rc = msg_local_row(s, stmt, err)) == MSG_OK) {
-    msg_oid id;
-    if (msg_oid_parse((const char *)sqlite3_column_text(stmt, 1), &id) &&
-        mark(b, &id, (const char *)sqlite3_column_text(stmt, 2), sqlite3_column_int(stmt, 3)))
-      msg_str_appendf(&b->seqs, "%c%lld", b->seqs.n ? ',' : '[',
-                      (long long)sqlite3_column_int64(stmt, 0));
+/* Sorted; an id given twice is settled by the first item. */
+static void sort_rows(struct batch *b) {
+  size_t n = 0;
+  if (b->n > 1)
+    qsort(b->at, b->n, sizeof *b->at, by_seq);
+  for (size_t i = 0; i < b->n; i++) {
+    if (n > 0 && b->at[n - 1].seq == b->at[i].seq)
+      continue;
+    b->at[i].item->done = true;
+    b->at[n++] = b->at[i];
   }
-  msg_local_done(s, stmt);
-  if (rc != MSG_NOTFOUND)
-    return rc;
-  if (b->seqs.n || b->seqs.nomem)
-    msg_str_append(&b->seqs, "]");
-  return b->seqs.nomem ? msg_err_nomem(err) : MSG_OK;
+  b->n = n;
 }
 
-/* Found, then removed by one statement: DELETE ... RETURNING costs half as much again. */
+static int drop_one(msg_local_session *s, int64_t seq, msg_err *err) {
+  return msg_local_exec(s, "DELETE FROM @.msg_store_message WHERE seq = ?1", NULL, err, "i", seq);
+}
+
+/* One statement for many neighbours. The range bounds what it reads should stale statistics make SQLite scan it. */
+static int drop_range(msg_local_session *s, const struct found *at, size_t n, msg_err *err) {
+  static const char sql[] = "DELETE FROM @.msg_store_message WHERE seq BETWEEN ?1 AND ?2"
+                            " AND seq IN (SELECT value FROM json_each(?3))";
+  msg_str seqs = MSG_STR_INIT;
+  for (size_t i = 0; i < n; i++)
+    msg_str_appendf(&seqs, "%c%lld", i == 0 ? '[' : ',', (long long)at[i].seq);
+  msg_str_append(&seqs, "]");
+  int rc = seqs.nomem ? msg_err_nomem(err)
+                      : msg_local_exec(s, sql, NULL, err, "iit", at[0].seq, at[n - 1].seq, seqs.s);
+  msg_str_clear(&seqs);
+  return rc;
+}
+
+/* Rows from at[0] on, at least one, that lie close enough together. */
+static size_t neighbours(const struct found *at, size_t n) {
+  size_t k = 1;
+  while (k < n && at[k].seq - at[k - 1].seq <= GAP_MAX)
+    k++;
+  return k;
+}
+
+static int drop_rows(msg_local_session *s, const struct batch *b, msg_err *err) {
+  int rc = MSG_OK;
+  for (size_t i = 0, n; rc == MSG_OK && i < b->n; i += n) {
+    n = neighbours(&b->at[i], b->n - i);
+    rc = n == 1 ? drop_one(s, b->at[i].seq, err) : drop_range(s, &b->at[i], n, err);
+  }
+  return rc;
+}
+
 static int ack_batch(msg_local_session *s, struct settling *w, msg_err *err) {
-  static const char sql[] =
-      "DELETE FROM @.msg_store_message WHERE seq IN (SELECT value FROM json_each(?1))";
-  struct batch b = {0};
-  int rc = batch_init(&b, w, err);
-  if (rc == MSG_OK)
-    rc = find_rows(s, w, &b, err);
-  if (rc == MSG_OK && b.seqs.s)
-    rc = msg_local_exec(s, sql, NULL, err, "t", b.seqs.s);
-  batch_clear(&b);
+  struct batch b = {.at = msg_alloc(w->n * sizeof *b.at)};
+  int rc = b.at ? find_rows(s, w, &b, err) : msg_err_nomem(err);
+  if (rc == MSG_OK) {
+    sort_rows(&b);
+    rc = drop_rows(s, &b, err);
+  }
+  msg_free(b.at);
   return rc;
 }
 

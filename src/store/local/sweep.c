@@ -8,6 +8,7 @@
 #include "store/local/reading.h"
 
 #define LOOK_PAUSE_MS     5
+#define WORK_SHARE        4 /* after work of t ms, none for that many times t */
 #define LIVENESS_PAUSE_MS 50
 #define ROWS_MAX          256
 #define EXPIRED_MIN       64 /* share of ROWS_MAX that delays and leases leave to expired rows */
@@ -27,19 +28,24 @@ struct due {
 
 enum kind { DELAYED = 1, EXPIRED, KEYS, CLAIMED };
 
-/* One row each: kind, process, when the first of it is due. The processes are found by skipping through the index. */
+/* Every index is named: statistics of an emptier table must not lead SQLite to scan a fuller one.
+ * One row each: kind, process, when the first of it is due. The processes are found by skipping through the index. */
 static const char SQL_LOOK[] =
     "WITH RECURSIVE holders(x) AS ("
-    " SELECT min(holder) FROM @.msg_store_message WHERE state = 6"
+    " SELECT min(holder) FROM @.msg_store_message INDEXED BY msg_store_message_claimed"
+    "  WHERE state = 6"
     " UNION ALL"
-    " SELECT (SELECT min(holder) FROM @.msg_store_message WHERE state = 6 AND holder > h.x)"
+    " SELECT (SELECT min(holder) FROM @.msg_store_message INDEXED BY msg_store_message_claimed"
+    "  WHERE state = 6 AND holder > h.x)"
     " FROM holders AS h WHERE h.x IS NOT NULL)"
-    " SELECT 1, NULL, (SELECT min(due) FROM @.msg_store_message WHERE state = 4)"
+    " SELECT 1, NULL, (SELECT min(due) FROM @.msg_store_message"
+    "  INDEXED BY msg_store_message_delayed WHERE state = 4)"
     " UNION ALL SELECT 2, NULL, (SELECT min(delete_at) FROM @.msg_store_message"
-    "  WHERE delete_at IS NOT NULL AND state <> 6)"
-    " UNION ALL SELECT 3, NULL, (SELECT min(until) FROM @.msg_store_key)"
+    "  INDEXED BY msg_store_message_expiry WHERE delete_at IS NOT NULL AND state <> 6)"
+    " UNION ALL SELECT 3, NULL, (SELECT min(until) FROM @.msg_store_key"
+    "  INDEXED BY msg_store_key_until)"
     " UNION ALL SELECT 4, x, (SELECT min(due) FROM @.msg_store_message"
-    "  WHERE state = 6 AND holder = x) FROM holders WHERE x IS NOT NULL";
+    "  INDEXED BY msg_store_message_claimed WHERE state = 6 AND holder = x) FROM holders WHERE x IS NOT NULL";
 
 /* ---- looking ---- */
 
@@ -125,8 +131,8 @@ static int move_free(msg_local_session *s, struct sweep *w, msg_local_item *item
 
 /* In the order in which they were to become visible. */
 static int sweep_delayed(msg_local_session *s, struct sweep *w, msg_err *err) {
-  static const char sql[] = "SELECT seq FROM @.msg_store_message WHERE state = 4 AND due <= ?1"
-                            " ORDER BY due, seq LIMIT ?2";
+  static const char sql[] = "SELECT seq FROM @.msg_store_message INDEXED BY msg_store_message_delayed"
+                            " WHERE state = 4 AND due <= ?1 ORDER BY due, seq LIMIT ?2";
   sqlite3_stmt *stmt = NULL;
   int rc = msg_local_bound(s, sql, &stmt, err, "ii", w->now_ms, (int64_t)(w->left - EXPIRED_MIN));
   return rc == MSG_OK ? move_all(s, w, stmt, move_free, err) : rc;
@@ -140,8 +146,9 @@ static int move_return(msg_local_session *s, struct sweep *w, msg_local_item *it
 
 static int sweep_claimed(msg_local_session *s, struct sweep *w, const struct holder *h,
                          msg_err *err) {
-  static const char sql[] = "SELECT seq FROM @.msg_store_message WHERE state = 6 AND holder = ?1"
-                            " AND due <= ?2 ORDER BY due, seq LIMIT ?3";
+  static const char sql[] = "SELECT seq FROM @.msg_store_message INDEXED BY msg_store_message_claimed"
+                            " WHERE state = 6 AND holder = ?1 AND due <= ?2"
+                            " ORDER BY due, seq LIMIT ?3";
   sqlite3_stmt *stmt = NULL;
   int rc = msg_local_bound(s, sql, &stmt, err, "tii", h->process, h->dead ? MSG_NEVER : w->now_ms,
                            (int64_t)(w->left - EXPIRED_MIN));
@@ -152,17 +159,38 @@ static int move_drop(msg_local_session *s, struct sweep *w, msg_local_item *item
   return msg_local_item_drop(s, item, w->now_ms, err);
 }
 
+/* Up to the row that is the `left`th from the front of the expiry index, so that the statement reads a range of it: to pick
+ * them by IN (SELECT ...) would scan the table where statistics are stale. */
+static int find_last(msg_local_session *s, const struct sweep *w, int64_t *at_ms, int64_t *seq,
+                     msg_err *err) {
+  static const char sql[] =
+      "SELECT delete_at, seq FROM @.msg_store_message INDEXED BY msg_store_message_expiry"
+      " WHERE delete_at IS NOT NULL AND state <> 6 AND delete_at <= ?1"
+      " ORDER BY delete_at, seq LIMIT 1 OFFSET ?2";
+  sqlite3_stmt *stmt = NULL;
+  int rc = msg_local_bound(s, sql, &stmt, err, "ii", w->now_ms, (int64_t)w->left - 1);
+  if (rc == MSG_OK)
+    rc = msg_local_row(s, stmt, err);
+  *at_ms = rc == MSG_OK ? sqlite3_column_int64(stmt, 0) : w->now_ms;
+  *seq = rc == MSG_OK ? sqlite3_column_int64(stmt, 1) : INT64_MAX;
+  msg_local_done(s, stmt);
+  return rc == MSG_NOTFOUND ? MSG_OK : rc;
+}
+
 /* Those without group or lanes in one statement. */
 static int sweep_expired(msg_local_session *s, struct sweep *w, msg_err *err) {
   static const char sql_plain[] =
-      "DELETE FROM @.msg_store_message WHERE seq IN (SELECT seq FROM @.msg_store_message"
-      " WHERE delete_at IS NOT NULL AND state <> 6 AND delete_at <= ?1 ORDER BY delete_at LIMIT ?2)"
+      "DELETE FROM @.msg_store_message INDEXED BY msg_store_message_expiry"
+      " WHERE delete_at IS NOT NULL AND state <> 6 AND (delete_at, seq) <= (?1, ?2)"
       " AND grp IS NULL AND recipients IS NULL";
   static const char sql_rest[] =
-      "SELECT seq FROM @.msg_store_message WHERE delete_at IS NOT NULL AND state <> 6"
-      " AND delete_at <= ?1 ORDER BY delete_at LIMIT ?2";
-  int64_t gone = 0;
-  int rc = msg_local_exec(s, sql_plain, &gone, err, "ii", w->now_ms, (int64_t)w->left);
+      "SELECT seq FROM @.msg_store_message INDEXED BY msg_store_message_expiry"
+      " WHERE delete_at IS NOT NULL AND state <> 6 AND delete_at <= ?1"
+      " ORDER BY delete_at, seq LIMIT ?2";
+  int64_t gone = 0, at_ms, seq;
+  int rc = find_last(s, w, &at_ms, &seq, err);
+  if (rc == MSG_OK)
+    rc = msg_local_exec(s, sql_plain, &gone, err, "ii", at_ms, seq);
   w->moved += (int)gone;
   w->left -= (int)gone;
   sqlite3_stmt *stmt = NULL;
@@ -171,12 +199,14 @@ static int sweep_expired(msg_local_session *s, struct sweep *w, msg_err *err) {
   return rc == MSG_OK && stmt ? move_all(s, w, stmt, move_drop, err) : rc;
 }
 
+/* All of one millisecond at once: keys are light. */
 static int sweep_keys(msg_local_session *s, struct sweep *w, msg_err *err) {
   static const char sql[] =
-      "DELETE FROM @.msg_store_key WHERE (queue, topic, key) IN (SELECT queue, topic, key"
-      " FROM @.msg_store_key WHERE until <= ?1 ORDER BY until LIMIT ?2)";
+      "DELETE FROM @.msg_store_key INDEXED BY msg_store_key_until WHERE until <= ?1"
+      " AND until <= coalesce((SELECT until FROM @.msg_store_key INDEXED BY msg_store_key_until"
+      "  WHERE until <= ?1 ORDER BY until LIMIT 1 OFFSET ?2), ?1)";
   int64_t gone = 0;
-  int rc = msg_local_exec(s, sql, &gone, err, "ii", w->now_ms, (int64_t)KEYS_MAX);
+  int rc = msg_local_exec(s, sql, &gone, err, "ii", w->now_ms, (int64_t)KEYS_MAX - 1);
   w->moved += (int)gone;
   return rc;
 }
@@ -203,10 +233,9 @@ static bool just(int64_t at_ms, int64_t now_ms, int64_t pause_ms) {
   return at_ms != 0 && now_ms >= at_ms && now_ms - at_ms < pause_ms;
 }
 
-/* Inside BEGIN without the write lock a look would be a read that the verb must upgrade. */
+/* Without the write lock a look would be a read that the verb must upgrade. */
 static bool allowed(const msg_local_session *s) {
-  return sqlite3_get_autocommit(s->db) ||
-         sqlite3_txn_state(s->db, s->schema_raw) == SQLITE_TXN_WRITE;
+  return !msg_local_pinned(s) || sqlite3_txn_state(s->db, s->schema_raw) == SQLITE_TXN_WRITE;
 }
 
 /* A sweep is a service to the verb that follows, which will meet the same lock itself. */
@@ -218,6 +247,7 @@ static int sweep_now(msg_local_session *s, const msg_actor *actor, int64_t now_m
                      bool *backlog, msg_err *err) {
   struct due due = {0};
   bool liveness = force || !just(s->liveness_at_ms, now_ms, LIVENESS_PAUSE_MS);
+  int64_t start_ms = msg_clock_mono_ms();
   s->what = "look";
   int rc = look(s, now_ms, liveness, &due, err);
   if (rc == MSG_OK) {
@@ -233,6 +263,7 @@ static int sweep_now(msg_local_session *s, const msg_actor *actor, int64_t now_m
     s->swept = rc == MSG_OK ? w.moved : 0;
     *backlog = rc != MSG_OK || w.left <= EXPIRED_MIN;
   }
+  s->sweep_pause_ms = LOOK_PAUSE_MS + WORK_SHARE * (msg_clock_mono_ms() - start_ms);
   due_clear(&due);
   return rc;
 }
@@ -250,7 +281,7 @@ int msg_local_sweep(msg_local_session *s, const msg_actor *actor, int64_t now_ms
   bool nothing = false;
   *backlog = false;
   s->swept = 0;
-  if ((!force && just(s->swept_at_ms, now_ms, LOOK_PAUSE_MS)) || !allowed(s))
+  if ((!force && just(s->swept_at_ms, now_ms, s->sweep_pause_ms)) || !allowed(s))
     return MSG_OK;
   int rc = nothing_there(s, &nothing, err);
   if (rc == MSG_OK && !nothing)

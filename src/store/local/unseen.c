@@ -44,8 +44,7 @@ static const char sql_since[] =
     " AND (m.delete_at IS NULL OR m.delete_at > ?4)"
     " AND NOT EXISTS (SELECT 1 FROM @.msg_store_seen AS s WHERE s.queue = ?1 AND s.node = ?2"
     " AND s.seq = m.seq) AND NOT " MSG_LOCAL_PASSED(?1, ?2);
-static const char sql_last[] =
-    "SELECT seq FROM @.sqlite_sequence WHERE name = 'msg_store_message'";
+static const char sql_last[] = "SELECT seq FROM @.sqlite_sequence WHERE name = 'msg_store_message'";
 
 static const char sql_directs[] =
     "SELECT m.priority, m.deliver_at, m.seq, m.topic, m.in_answer_to FROM @.msg_store_lane AS l"
@@ -62,23 +61,28 @@ static const char sql_answers[] =
     " AND l.exclusive = 0 AND l.priority = m.priority AND l.deliver_at = m.deliver_at"
     " AND l.seq = m.seq)";
 
-static const char sql_row[] = "SELECT " MSG_LOCAL_COLUMNS " FROM @.msg_store_message WHERE seq = ?1";
+static const char sql_row[] =
+    "SELECT " MSG_LOCAL_COLUMNS " FROM @.msg_store_message WHERE seq = ?1";
 
 struct candidate {
   int64_t deliver_at, seq;
   int32_t priority;
 };
 
+/* How often one call sweeps for more (256 rows each). */
+#define ROUNDS_MAX 16
+
 struct look {
   const msg_actor *actor;
   const msg_unseen *u;
   int64_t now_ms;
   msg_list *out;
+  size_t before;  /* out->n before the call */
   bool committed; /* the snapshot holds nothing that may be rolled back */
   bool all_heard; /* no topic was skipped, and there was nothing new in any */
   struct candidate *at;
   size_t n, cap;
-  bool full;      /* at[0..max) are sorted: what comes after the last of them is not wanted */
+  bool full; /* at[0..max) are sorted: what comes after the last of them is not wanted */
 };
 
 static int by_delivery(const void *a, const void *b) {
@@ -294,14 +298,12 @@ static bool wanted(const msg_unseen *u, sqlite3_stmt *stmt) {
 
 static int look_directs(msg_local_session *s, struct look *k, msg_err *err) {
   sqlite3_stmt *stmt = NULL;
-  int rc = k->u->answers_to
-               ? msg_local_bound(s, sql_answers, &stmt, err, "ttid", s->queue, k->actor->node,
-                                 k->now_ms, k->u->answers_to)
-               : msg_local_bound(s, sql_directs, &stmt, err, "tti", s->queue, k->actor->node,
-                                 k->now_ms);
+  int rc = k->u->answers_to ? msg_local_bound(s, sql_answers, &stmt, err, "ttid", s->queue,
+                                              k->actor->node, k->now_ms, k->u->answers_to)
+                            : msg_local_bound(s, sql_directs, &stmt, err, "tti", s->queue,
+                                              k->actor->node, k->now_ms);
   bool more = true; /* sql_answers comes unsorted */
-  while (rc == MSG_OK && (more || k->u->answers_to) &&
-         (rc = msg_local_row(s, stmt, err)) == MSG_OK)
+  while (rc == MSG_OK && (more || k->u->answers_to) && (rc = msg_local_row(s, stmt, err)) == MSG_OK)
     if (wanted(k->u, stmt))
       rc = push(k, stmt, &more, err);
   msg_local_done(s, stmt);
@@ -327,8 +329,14 @@ static int read_rows(msg_local_session *s, struct look *k, msg_err *err) {
   return rc;
 }
 
+static void forget(struct look *k) {
+  while (k->out->n > k->before)
+    msg_message_clear(&k->out->at[--k->out->n]);
+}
+
 static int unseen_work(msg_local_session *s, void *arg, msg_err *err) {
   struct look *k = arg;
+  forget(k);
   k->n = 0;
   k->full = false;
   int rc = k->u->answers_to ? MSG_OK : look_broadcasts(s, k, err);
@@ -340,19 +348,37 @@ static int unseen_work(msg_local_session *s, void *arg, msg_err *err) {
   return read_rows(s, k, err);
 }
 
+/* What became due since the last look must not be slept through: whoever comes back with less
+ * than he may have forces a look. */
+static int read_on(msg_local_session *s, const msg_actor *actor, struct look *k, bool backlog,
+                   msg_err *err) {
+  int rc = MSG_OK;
+  bool looked = s->swept_at_ms == k->now_ms && !backlog;
+  for (int round = 0; round < ROUNDS_MAX && !looked; round++) {
+    if (k->out->n - k->before >= k->u->max)
+      return MSG_OK;
+    rc = msg_local_sweep(s, actor, k->now_ms, true, &backlog, err);
+    if (rc == MSG_OK && s->swept > 0)
+      rc = msg_local_read(s, "await", unseen_work, k, err);
+    looked = rc != MSG_OK || s->swept == 0 || !backlog;
+  }
+  return rc;
+}
+
 int msg_local_unseen(msg_session *base, const msg_actor *actor, const msg_unseen *u, msg_list *out,
                      msg_err *err) {
   msg_local_session *s = (msg_local_session *)base;
-  struct look k = {.actor = actor, .u = u, .now_ms = msg_clock_now_ms(), .out = out};
-  size_t before = out->n;
+  struct look k = {
+      .actor = actor, .u = u, .now_ms = msg_clock_now_ms(), .out = out, .before = out->n};
   bool backlog;
   int rc = msg_local_sweep(s, actor, k.now_ms, false, &backlog, err);
   k.committed = sqlite3_txn_state(s->db, s->schema_raw) == SQLITE_TXN_NONE;
   if (rc == MSG_OK)
     rc = msg_local_read(s, "await", unseen_work, &k, err);
+  if (rc == MSG_OK)
+    rc = read_on(s, actor, &k, backlog, err);
   if (rc != MSG_OK)
-    while (out->n > before)
-      msg_message_clear(&out->at[--out->n]);
+    forget(&k);
   msg_free(k.at);
   return rc;
 }

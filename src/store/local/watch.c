@@ -1,9 +1,10 @@
-/* watch.c - waiting for the file to change, without a write, and without a lock between two looks.
+/* watch.c - waiting for the file to change, without a write, and without a lock between two
+ * looks.
  *
- * SQLite makes a commit visible after the last write that the system tells of (in WAL mode by shared
- * memory, in rollback mode by releasing a lock), so a word is followed by looks at data_version with
- * growing pauses until the change shows. What changes without a commit is known beforehand: the next
- * deadline of the store, and the processes that own claims. */
+ * SQLite makes a commit visible after the last write that the system tells of (in WAL mode by
+ * shared memory, in rollback mode by releasing a lock), so a word is followed by looks at
+ * data_version with growing pauses until the change shows. What changes without a commit is
+ * known beforehand: the next deadline of the store, and the processes that own claims. */
 #include <string.h>
 #include <sys/stat.h>
 
@@ -14,15 +15,15 @@
 #include "store/local/notify.h"
 #include "store/local/session.h"
 
-#define PAUSE_FIRST_US  300     /* between looks after a word, then a quarter of what passed since */
-#define PAUSE_BUSY_US   2000    /* not longer than this while words keep coming */
-#define PAUSE_MAX_US    100000
-#define SETTLE_MS       500     /* a word without a change is forgotten after this long */
-#define LOCKED_MS       50      /* file locked for this long after a word: say so to be safe */
-#define SAFETY_MS       1000    /* look even without a word, e.g. on a network file system */
-#define WAL_MS          500     /* ask for a -wal to watch this often while there is none */
-#define LIVENESS_MS     250
-#define HOLDERS_MAX     256
+#define PAUSE_FIRST_US 300  /* between looks after a word, then a quarter of what passed since */
+#define PAUSE_BUSY_US  2000 /* not longer than this while words keep coming */
+#define PAUSE_MAX_US   100000
+#define SETTLE_MS      500  /* a word without a change is forgotten after this long */
+#define LOCKED_MS      50   /* file locked for this long after a word: say so to be safe */
+#define SAFETY_MS      1000 /* look even without a word, e.g. on a network file system */
+#define WAL_MS         500  /* ask for a -wal to watch this often while there is none */
+#define LIVENESS_MS    250
+#define HOLDERS_MAX    256
 
 struct holder {
   char *process;
@@ -39,24 +40,24 @@ typedef struct local_watch {
   /* cursor thread only */
   sqlite3 *db;
   sqlite3_stmt *version_stmt, *due_stmt;
-  int64_t version;            /* data_version; -1 not known */
-  bool fresh;                 /* nothing reported yet */
-  bool stale;                 /* due_ms and holders could not be read */
-  bool settling;              /* a word came: look until its change shows */
-  bool told;                  /* a change was seen since the word */
-  bool locked;                /* the last look met a lock */
-  int64_t word_ms;            /* mono: when it came */
+  int64_t version; /* data_version; -1 not known */
+  bool fresh;      /* nothing reported yet */
+  bool stale;      /* due_ms and holders could not be read */
+  bool settling;   /* a word came: look until its change shows */
+  bool told;       /* a change was seen since the word */
+  bool locked;     /* the last look met a lock */
+  int64_t word_ms; /* mono: when it came */
   int64_t pause_us;
-  int64_t look_ms;            /* mono: the next look without a word */
-  int64_t liveness_ms;        /* mono */
-  int64_t due_ms, passed_ms;  /* wall: next deadline; the last one reported */
+  int64_t look_ms;           /* mono: the next look without a word */
+  int64_t liveness_ms;       /* mono */
+  int64_t due_ms, passed_ms; /* wall: next deadline; the last one reported */
   struct holder holder[HOLDERS_MAX];
   size_t holders;
   /* shared: guarded by mtx */
   msg_mutex *mtx;
-  msg_cond *turn;             /* muted, rung or touching changed */
+  msg_cond *turn; /* muted, rung or touching changed */
   bool muted, rung;
-  bool touching;              /* the cursor thread reads the file */
+  bool touching; /* the cursor thread reads the file */
 } local_watch;
 
 /* Deadlines after ?1, with the holder of claims. Lives matter where somebody waits behind them. */
@@ -286,8 +287,8 @@ static int64_t next_look(const local_watch *w, int64_t now_ms) {
   return now_ms + (msg_local_notify_works(w->notify) ? SAFETY_MS : w->poll_pause_ms);
 }
 
-/* A commit shows once it is on the disk: the longer that takes, the less often to look. Once a change
- * was seen, the word may still have been of two, which is rare. */
+/* A commit shows once it is on the disk: the longer that takes, the less often to look. Once a
+ * change was seen, the word may still have been of two, which is rare. */
 static int64_t next_pause(const local_watch *w, int64_t now_ms) {
   int64_t pause_us = w->told ? w->pause_us * 2 : (now_ms - w->word_ms) * 250;
   return pause_us < PAUSE_FIRST_US ? PAUSE_FIRST_US : sooner(pause_us, PAUSE_MAX_US);
@@ -301,6 +302,12 @@ static int look_again(local_watch *w, int64_t now_ms, bool *changed, msg_err *er
     w->pause_us = PAUSE_FIRST_US;
     w->told = true;
     return rc;
+  }
+  if (w->locked &&
+      !w->settling) { /* locked for good, perhaps: then nothing is known, say so now and then */
+    w->look_ms = now_ms + w->poll_pause_ms;
+    *changed = true;
+    return MSG_OK;
   }
   if (w->stale)
     rc = refresh(w, err);
@@ -331,7 +338,8 @@ static int asked_to_stop(msg_err *err) {
   return msg_err_set(err, MSG_SHUTDOWN, "the cursor thread was asked to stop");
 }
 
-/* The part of a round that touches the file. What came while muted is not known: then say changed. */
+/* The part of a round that touches the file. What came while muted is not known: then say
+ * changed. */
 static int touched_round(local_watch *w, bool check, int64_t now_ms, bool *changed, msg_err *err) {
   bool waited;
   if (!touch(w, &waited))
@@ -412,7 +420,8 @@ int msg_local_watch_open(msg_store *base, const msg_settings *settings, msg_watc
                          msg_err *err) {
   msg_local_store *store = (msg_local_store *)base;
   if (!store->path[0])
-    return msg_err_set(err, MSG_UNSUPPORTED, "a database in memory has no other connection to watch");
+    return msg_err_set(err, MSG_UNSUPPORTED,
+                       "a database in memory has no other connection to watch");
   local_watch *w = msg_zalloc(sizeof *w);
   if (!w)
     return msg_err_nomem(err);

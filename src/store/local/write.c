@@ -61,11 +61,28 @@ static int run(msg_local_session *s, const char *sql, msg_err *err) {
   return rc == MSG_OK ? msg_local_run(s, stmt, err) : rc;
 }
 
+/* Ready before they are needed: undoing must not fail for want of memory. */
+static const char SQL_ROLLBACK[] = "ROLLBACK", SQL_ROLLBACK_TO[] = "ROLLBACK TO msg_write",
+                  SQL_RELEASE[] = "RELEASE msg_write";
+
+static int ready_to_undo(msg_local_session *s, msg_err *err) {
+  static const char *const all[] = {SQL_ROLLBACK, SQL_ROLLBACK_TO, SQL_RELEASE};
+  int rc = MSG_OK;
+  for (size_t i = 0; rc == MSG_OK && i < sizeof all / sizeof *all; i++) {
+    sqlite3_stmt *stmt = NULL;
+    rc = msg_local_stmt(s, all[i], &stmt, err);
+    msg_local_done(s, stmt);
+  }
+  return rc;
+}
+
 /* *open stays false where SQLite refuses: a statement of the host is writing, and is the transaction. SAVEPOINT takes no
  * lock, so BUSY has no other meaning here. */
 static int savepoint(msg_local_session *s, bool *open, msg_err *err) {
   msg_err e;
-  int rc = run(s, "SAVEPOINT msg_write", &e);
+  int rc = ready_to_undo(s, &e);
+  if (rc == MSG_OK)
+    rc = run(s, "SAVEPOINT msg_write", &e);
   *open = rc == MSG_OK;
   if (rc == MSG_OK || rc == MSG_BUSY)
     return MSG_OK;
@@ -81,18 +98,18 @@ static void unwind(msg_local_session *s, bool is_transaction) {
   if (sqlite3_get_autocommit(s->db))
     return;
   if (is_transaction) {
-    run(s, "ROLLBACK", &ignored);
+    run(s, SQL_ROLLBACK, &ignored);
     return;
   }
-  run(s, "ROLLBACK TO msg_write", &ignored);
-  run(s, "RELEASE msg_write", &ignored);
+  run(s, SQL_ROLLBACK_TO, &ignored);
+  run(s, SQL_RELEASE, &ignored);
 }
 
 /* In autocommit RELEASE commits, and may meet readers (rollback journal): the work stays as it is meanwhile. */
 static int release(msg_local_session *s, struct patience *p, msg_err *err) {
   for (;;) {
     msg_err e;
-    int rc = run(s, "RELEASE msg_write", &e);
+    int rc = run(s, SQL_RELEASE, &e);
     if (rc == MSG_OK)
       return MSG_OK;
     int waited = rc == MSG_BUSY ? wait_slice(s, p, err) : MSG_BUSY;
@@ -130,7 +147,9 @@ static bool host_is_writing(const msg_local_session *s) {
 static int mark(msg_local_session *s, msg_err *err) {
   if (sqlite3_get_autocommit(s->db) || !host_is_writing(s))
     return MSG_OK;
-  return run(s, "INSERT INTO @.msg_store(version, store_id) SELECT version, store_id FROM @.msg_store WHERE 0",
+  return run(s,
+             "INSERT INTO @.msg_store(version, store_id) SELECT version, store_id FROM @.msg_store "
+             "WHERE 0",
              err);
 }
 
@@ -224,10 +243,16 @@ int msg_local_try_write(msg_local_session *s, const char *what, bool many, msg_l
   return write_with(s, what, many, work, arg, &(struct patience){.none = true}, err);
 }
 
+bool msg_local_pinned(const msg_local_session *s) {
+  return !sqlite3_get_autocommit(s->db) || host_is_writing(s);
+}
+
 int msg_local_lock(msg_local_session *s, const char *what, msg_err *err) {
-  /* While a statement of the host writes, what is read stays pinned until it ends, as inside BEGIN. */
-  if ((sqlite3_get_autocommit(s->db) && !host_is_writing(s)) ||
-      sqlite3_txn_state(s->db, s->schema_raw) == SQLITE_TXN_WRITE)
+  if (!msg_local_pinned(s) || sqlite3_txn_state(s->db, s->schema_raw) == SQLITE_TXN_WRITE)
     return MSG_OK;
   return msg_local_write(s, what, true, NULL, NULL, err);
+}
+
+int msg_local_lock_now(msg_session *base, msg_err *err) {
+  return msg_local_lock((msg_local_session *)base, "write", err);
 }

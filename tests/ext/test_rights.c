@@ -1,0 +1,159 @@
+/* Who may call what: schema code, read-only hosts, authorizers. */
+#include "support/cmocka_compat.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "support/host.h"
+
+/* A hostile schema must not consume, block or reconfigure. */
+static const char *const DIRECT[] = {
+    "msg_open()",  "msg_close()",      "msg_config('lease_ms')",   "msg_purge('t')", "msg_redrive('t')",
+    "msg_await()", "msg_claim('work')", "msg_request('ask', 1, 1)",
+};
+
+static const char *const UNFLAGGED[] = {
+    "msg_send('t', 1)",
+    "msg_enqueue('t', 1)",
+    "msg_ack('aaaaaaaaaaaaaaaaaaaaaaaa')",
+    "msg_release('aaaaaaaaaaaaaaaaaaaaaaaa')",
+    "msg_extend('aaaaaaaaaaaaaaaaaaaaaaaa', 1)",
+    "msg_reject('aaaaaaaaaaaaaaaaaaaaaaaa', 'r')",
+    "msg_listen('t')",
+    "msg_unlisten('t')",
+    "msg_pause('t')",
+    "msg_resume('t')",
+    "msg_version()",
+    "msg_doctor()",
+};
+
+#define COUNT(array) (sizeof(array) / sizeof(array)[0])
+
+static void views(void **state) {
+  (void)state;
+  sqlite3 *db = host_open(host_path());
+  for (size_t i = 0; i < COUNT(DIRECT); i++) {
+    host_run(db, "DROP VIEW IF EXISTS v; CREATE VIEW v AS SELECT %s AS x", DIRECT[i]);
+    host_fails(db, SQLITE_ERROR, "unsafe use of msg_", "SELECT * FROM v");
+    host_run(db, "SELECT %s", DIRECT[i]);
+    if (i == 1)
+      host_run(db, "SELECT msg_open()");
+  }
+  for (size_t i = 0; i < COUNT(UNFLAGGED); i++) {
+    host_run(db, "DROP VIEW IF EXISTS v; CREATE VIEW v AS SELECT %s AS x", UNFLAGGED[i]);
+    host_run(db, "SELECT * FROM v");
+  }
+  static const char *const TABLES[] = {"msg_await('t', 0)", "msg_claim('t')", "msg_request('t', 1, 1)"};
+  for (size_t i = 0; i < COUNT(TABLES); i++) {
+    host_run(db, "DROP VIEW IF EXISTS v; CREATE VIEW v AS SELECT * FROM %s", TABLES[i]);
+    host_fails(db, SQLITE_ERROR, "unsafe use of", "SELECT * FROM v");
+  }
+  host_run(db, "DROP VIEW v; CREATE VIEW v AS SELECT id FROM main.msg_messages; SELECT * FROM v");
+  host_close(db);
+}
+
+static void triggers_where_the_schema_is_not_trusted(void **state) {
+  (void)state;
+  sqlite3 *db = host_open(host_path());
+  host_run(db, "CREATE TABLE app(x); CREATE TABLE b(x); CREATE TRIGGER t AFTER INSERT ON app BEGIN"
+               " SELECT msg_enqueue('work', new.x); END;"
+               "CREATE TEMP TRIGGER u AFTER INSERT ON b BEGIN SELECT msg_enqueue('work', new.x); END;");
+  host_run(db, "INSERT INTO app VALUES (1); INSERT INTO b VALUES (2)");
+  host_run(db, "PRAGMA trusted_schema = OFF; INSERT INTO b VALUES (3)");
+  host_fails(db, SQLITE_ERROR, "unsafe use of msg_enqueue()", "INSERT INTO app VALUES (4)");
+  assert_string_equal(host_text(db, "SELECT group_concat(value) FROM msg_claim('work', 9)"), "1,2,3");
+  host_close(db);
+}
+
+/* Verbs that change the file. */
+static const char *const WRITES[] = {
+    "SELECT msg_send('t', 1)",           "SELECT msg_enqueue('t', 1)",
+    "SELECT msg_await('t', 20)",         "SELECT * FROM msg_await('t', 20)",
+    "SELECT msg_claim('work')",          "SELECT * FROM msg_claim('work', 2, 1000, 20)",
+    "SELECT msg_request('t', 1, 20)",    "SELECT * FROM msg_request('t', 1, 20)",
+    "SELECT msg_listen('t')",            "SELECT msg_purge('work')",
+    "SELECT value, msg_ack(id) FROM msg_claim('work', 2)",
+};
+
+static void refuse_all(sqlite3 *db, int code, const char *text) {
+  for (size_t i = 0; i < COUNT(WRITES); i++)
+    host_fails(db, code, text, "%s", WRITES[i]);
+  for (size_t i = 0; i < COUNT(WRITES); i++) { /* where waits look beside the host */
+    host_run(db, "BEGIN");
+    host_fails(db, code, text, "%s", WRITES[i]);
+    if (!sqlite3_get_autocommit(db))
+      host_run(db, "ROLLBACK");
+  }
+}
+
+static const char *filled(void) {
+  const char *path = host_path();
+  sqlite3 *db = host_open(path);
+  host_run(db, "PRAGMA journal_mode = wal; SELECT msg_open('local', '{\"sender_id\": \"x\"}');"
+               "SELECT msg_enqueue('work', 1); SELECT msg_send('t', 1)");
+  host_close(db);
+  return path;
+}
+
+static void expect_untouched(const char *path) {
+  sqlite3 *db = host_open(path);
+  assert_string_equal(host_text(db, "SELECT group_concat(state) FROM msg_messages"), "ready,ready");
+  assert_string_equal(host_text(db, "SELECT group_concat(node) FROM msg_participants"), "x");
+  assert_string_equal(host_text(db, "SELECT count(*) FROM msg_listeners"), "0");
+  host_close(db);
+}
+
+static void query_only(void **state) {
+  (void)state;
+  const char *path = filled();
+  sqlite3 *db = host_open(path);
+  host_run(db, "SELECT msg_open(); PRAGMA query_only = ON");
+  refuse_all(db, SQLITE_READONLY, "msg: READONLY: ");
+  assert_int_equal(host_int(db, "SELECT count(*) FROM msg_messages"), 2);
+  host_run(db, "PRAGMA query_only = OFF");
+  host_close(db);
+  expect_untouched(path);
+}
+
+static void read_only_file(void **state) {
+  (void)state;
+  const char *path = filled();
+  sqlite3 *db = host_plain(path, SQLITE_OPEN_READONLY);
+  host_load(db);
+  host_run(db, "SELECT msg_open()");
+  refuse_all(db, SQLITE_READONLY, "msg: READONLY: ");
+  assert_int_equal(host_int(db, "SELECT count(*) FROM msg_messages"), 2);
+  host_close(db);
+  expect_untouched(path);
+}
+
+static int deny_writes(void *arg, int action, const char *a, const char *b, const char *schema,
+                       const char *inner) {
+  (void)arg, (void)a, (void)b, (void)inner;
+  bool writes = action == SQLITE_INSERT || action == SQLITE_UPDATE || action == SQLITE_DELETE;
+  return writes && schema && strcmp(schema, "main") == 0 ? SQLITE_DENY : SQLITE_OK;
+}
+
+/* Also where a wait would be by a connection of our own, which has no authorizer. */
+static void authorizer(void **state) {
+  (void)state;
+  const char *path = filled();
+  sqlite3 *db = host_open(path);
+  host_run(db, "SELECT msg_open()"); /* else SQLite refuses the tables themselves */
+  sqlite3_set_authorizer(db, deny_writes, NULL);
+  refuse_all(db, SQLITE_AUTH, "msg: AUTH: ");
+  sqlite3_set_authorizer(db, NULL, NULL);
+  host_close(db);
+  expect_untouched(path);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(views),
+      cmocka_unit_test(triggers_where_the_schema_is_not_trusted),
+      cmocka_unit_test(query_only),
+      cmocka_unit_test(read_only_file),
+      cmocka_unit_test(authorizer),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
