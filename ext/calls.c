@@ -209,7 +209,8 @@ static int tend_aside(msg_connection *c, msg_opened *o, msg_err *err) {
 
 int msg_connection_aside(msg_connection *c, msg_opened *o, msg_err *err) {
   char mode[16];
-  if (o->aside_refused || !(msg_node_store(o->node)->ops->caps(msg_node_store(o->node)) & MSG_CAP_OWN))
+  if (o->aside_refused ||
+      !(msg_node_store(o->node)->ops->caps(msg_node_store(o->node)) & MSG_CAP_OWN))
     return MSG_OK;
   if (o->aside)
     return tend_aside(c, o, err);
@@ -270,8 +271,8 @@ static int schema_number(msg_connection *c, const msg_opened *o) {
 bool msg_connection_pinned(msg_connection *c, msg_opened *o) {
   char mode[16];
   int number = schema_number(c, o);
-  if (number < 0 || number > 63 || pragma(c, o, "journal_mode", mode, sizeof mode, NULL) != MSG_OK ||
-      strcmp(mode, "wal") != 0)
+  if (number < 0 || number > 63 ||
+      pragma(c, o, "journal_mode", mode, sizeof mode, NULL) != MSG_OK || strcmp(mode, "wal") != 0)
     return false;
   for (sqlite3_stmt *s = sqlite3_next_stmt(c->db, NULL); s; s = sqlite3_next_stmt(c->db, s)) {
     struct program program = {0};

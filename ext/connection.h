@@ -18,15 +18,15 @@ typedef struct msg_opened {
   struct msg_opened *next;
   const struct msg_adapter *adapter;
   msg_node *node;
-  msg_session *session;  /* on the lent host */
-  msg_session *aside;    /* a connection of our own, made when first needed; NULL */
+  msg_session *session;      /* on the lent host */
+  msg_session *aside;        /* a connection of our own, made when first needed; NULL */
   struct msg_beside *beside; /* session with a way to aside; owned, NULL until needed */
-  bool aside_refused;    /* it cannot be had (no file, encrypted): not tried again */
-  bool attached;         /* msg_node_attach was called */
-  bool announced;        /* as participant, as far as this connection knows */
-  char *schema;          /* local: schema of the messages; NULL else. Owned */
-  struct msg_host *host; /* the adapter's; NULL where nothing is lent */
-  unsigned readers;      /* cursors of tables that read through session: until they are closed the
+  bool aside_refused;        /* it cannot be had (no file, encrypted): not tried again */
+  bool attached;             /* msg_node_attach was called */
+  bool announced;            /* as participant, as far as this connection knows */
+  char *schema;              /* local: schema of the messages; NULL else. Owned */
+  struct msg_host *host;     /* the adapter's; NULL where nothing is lent */
+  unsigned readers; /* cursors of tables that read through session: until they are closed the
                           * node stays; msg_connection_close_node is MSG_MISUSE */
 } msg_opened;
 

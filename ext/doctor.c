@@ -124,8 +124,7 @@ static int tell_cursor(void *arg, const msg_cursor_info *row) {
   char text[600];
   snprintf(text, sizeof text, "%s: %s, %s, %d waiting", row->store, row->state,
            row->how ? row->how : "-", row->waiters);
-  return tell(x, "cursor", text,
-              row->last_error && row->last_error[0] ? row->last_error : NULL);
+  return tell(x, "cursor", text, row->last_error && row->last_error[0] ? row->last_error : NULL);
 }
 
 static int tell_store(struct examination *x, msg_err *err) {

@@ -47,8 +47,8 @@ static int wrong_type(msg_connection *c, const msg_value *text, const char *what
     return malformed(NULL, SQLITE_ERROR, text, what, err);
   if (strcmp(type, object ? "object" : "array") == 0)
     return MSG_OK; /* an empty one */
-  return msg_err_set(err, MSG_INVALID, "%s '%s' is JSON %s: give it %s", what,
-                     msg_show(text->p).s, type, object ? "an object, {...}" : "an array, [...]");
+  return msg_err_set(err, MSG_INVALID, "%s '%s' is JSON %s: give it %s", what, msg_show(text->p).s,
+                     type, object ? "an object, {...}" : "an array, [...]");
 }
 
 /* One row of json_each: columns type, value. */

@@ -1,4 +1,5 @@
 #include <math.h>
+#include <string.h>
 
 #include "base/mem.h"
 #include "base/str.h"
@@ -8,13 +9,20 @@
 
 /* What the scalar forms show, in their order; the last three of claims alone. */
 static const enum msg_field KEYS[] = {
-    MSG_FIELD_ID,         MSG_FIELD_TOPIC,        MSG_FIELD_VALUE,      MSG_FIELD_MSG,
-    MSG_FIELD_MAP,        MSG_FIELD_ADDITIONAL,   MSG_FIELD_SENDER,     MSG_FIELD_SENDER_HOST,
-    MSG_FIELD_RECIPIENTS, MSG_FIELD_IN_ANSWER_TO, MSG_FIELD_EXCLUSIVE,  MSG_FIELD_PRIORITY,
-    MSG_FIELD_TIMESTAMP,  MSG_FIELD_DELIVER_AT,   MSG_FIELD_DELETE_AT,  MSG_FIELD_KEY,
-    MSG_FIELD_GROUP,      MSG_FIELD_TOKEN,        MSG_FIELD_ATTEMPTS,   MSG_FIELD_UNTIL,
+    MSG_FIELD_ID,         MSG_FIELD_TOPIC,        MSG_FIELD_VALUE,     MSG_FIELD_MSG,
+    MSG_FIELD_MAP,        MSG_FIELD_ADDITIONAL,   MSG_FIELD_SENDER,    MSG_FIELD_SENDER_HOST,
+    MSG_FIELD_RECIPIENTS, MSG_FIELD_IN_ANSWER_TO, MSG_FIELD_EXCLUSIVE, MSG_FIELD_PRIORITY,
+    MSG_FIELD_TIMESTAMP,  MSG_FIELD_DELIVER_AT,   MSG_FIELD_DELETE_AT, MSG_FIELD_KEY,
+    MSG_FIELD_GROUP,      MSG_FIELD_TOKEN,        MSG_FIELD_ATTEMPTS,  MSG_FIELD_UNTIL,
 };
 enum { KEY_COUNT = sizeof KEYS / sizeof KEYS[0], CLAIM_KEYS = 3, VALUE_AT = 2 };
+
+bool msg_message_key(const char *key) {
+  for (int i = 0; i < KEY_COUNT; i++)
+    if (strcmp(key, msg_field_name(KEYS[i])) == 0)
+      return true;
+  return false;
+}
 
 /* In a mask beside one bit a key: the value is JSON. */
 #define VALUE_IS_JSON (1u << KEY_COUNT)

@@ -216,8 +216,9 @@ static int check_host(char **error) {
   if (sqlite3_libversion_number() < OLDEST_SQLITE)
     return refuse(error, "SQLite is older than 3.38: load msg into a newer one");
   if (sqlite3_threadsafe() == 0)
-    return refuse(error, "this SQLite was built with SQLITE_THREADSAFE=0, and msg waits in threads: "
-                         "use one built with 1 or 2");
+    return refuse(error,
+                  "this SQLite was built with SQLITE_THREADSAFE=0, and msg waits in threads: "
+                  "use one built with 1 or 2");
   return SQLITE_OK;
 }
 

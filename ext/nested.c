@@ -18,9 +18,6 @@ static const char *const SQL[MSG_NESTED_COUNT] = {
     [MSG_NESTED_MAY_DELETE] = "EXPLAIN DELETE FROM main.msg_store_message",
     [MSG_NESTED_EACH] = "SELECT key, type, value FROM json_each(?1)",
     [MSG_NESTED_TYPE] = "SELECT CASE WHEN json_valid(?1) THEN json_type(?1) END",
-    [MSG_NESTED_ITEMS] =
-        "SELECT type, value, CASE type WHEN 'object' THEN json_extract(value, '$.id') END,"
-        " CASE type WHEN 'object' THEN json_extract(value, '$.token') END FROM json_each(?1)",
     [MSG_NESTED_QUOTE] = "SELECT json_quote(?1)",
     [MSG_NESTED_JSON] = "SELECT json(?1)",
     [MSG_NESTED_FACT] = "SELECT json_object('item', ?1, 'value', ?2, 'advice', ?3)",
@@ -34,8 +31,8 @@ static bool is_scratch(enum msg_nested_sql which) {
 
 static int prepare_once(msg_connection *c, const char *sql, sqlite3_stmt **out, msg_err *err) {
   sqlite3_stmt *stmt = NULL;
-  int rc = sqlite3_prepare_v3(c->db, sql, -1, c->owner_up ? SQLITE_PREPARE_PERSISTENT : 0, &stmt,
-                              NULL);
+  int rc =
+      sqlite3_prepare_v3(c->db, sql, -1, c->owner_up ? SQLITE_PREPARE_PERSISTENT : 0, &stmt, NULL);
   if (rc != SQLITE_OK)
     return msg_sqlite_fail(c->db, rc, "nested statement", err);
   *out = stmt;

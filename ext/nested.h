@@ -17,12 +17,12 @@ enum msg_nested_sql {
   MSG_NESTED_TEMP,  /* reads temp */
   MSG_NESTED_QUERY_ONLY,
   MSG_NESTED_SYNCHRONOUS, /* of main */
-  MSG_NESTED_MAY_INSERT, /* EXPLAIN: asks the authorizer, runs nothing; schema main */
+  MSG_NESTED_MAY_INSERT,  /* EXPLAIN: asks the authorizer, runs nothing; schema main */
   MSG_NESTED_MAY_DELETE,
   /* on the scratch connection */
   MSG_NESTED_EACH,  /* key, type, value of json_each(?1) */
   MSG_NESTED_TYPE,  /* json_type of ?1, NULL if malformed */
-  MSG_NESTED_ITEMS, /* elements of a JSON array as type, text, id, token */
+  MSG_NESTED_ITEMS, /* elements of a JSON array as type, text, id, token, a key that is neither */
   MSG_NESTED_QUOTE, /* json_quote(?1) */
   MSG_NESTED_JSON,  /* json(?1) */
   MSG_NESTED_FACT,  /* a fact of the doctor as an object */

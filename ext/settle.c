@@ -1,10 +1,10 @@
 /* msg_ack, msg_release, msg_extend, msg_reject: of one id, or of a JSON array in one batch. */
+#include <stdio.h>
 #include <string.h>
 
 #include "base/mem.h"
 #include "base/str.h"
 #include "ext/functions.h"
-#include "ext/nested.h"
 #include "ext/values.h"
 
 typedef char token_text[MSG_OID_HEX + 1];
@@ -24,9 +24,8 @@ static void batch_free(struct batch *b) {
 static int add(struct batch *b, const char *id, const char *token, const char *what, msg_err *err) {
   msg_oid oid, parsed;
   if (!id || !msg_oid_parse(id, &oid) || msg_oid_is_zero(&oid))
-    return msg_err_set(err, MSG_INVALID,
-                       "%s: id %zu is '%s', no message id: give it 24 hex digits", what, b->n + 1,
-                       msg_show(id).s);
+    return msg_err_set(err, MSG_INVALID, "%s: id %zu is '%s', no message id: give it 24 hex digits",
+                       what, b->n + 1, msg_show(id).s);
   if (token && !msg_oid_parse(token, &parsed))
     return msg_err_set(err, MSG_INVALID,
                        "%s: token '%s' is none: give the token that msg_claim returned, or leave "
@@ -51,49 +50,60 @@ static void link_tokens(struct batch *b) {
 
 /* --- a JSON array -------------------------------------------------------------------------- */
 
-/* Columns: type, value, id, token. */
-static int add_element(struct batch *b, sqlite3_stmt *stmt, const char *what, msg_err *err) {
-  const char *type = (const char *)sqlite3_column_text(stmt, 0);
-  if (!type)
-    return msg_err_nomem(err);
-  bool object = strcmp(type, "object") == 0;
-  if (!object && strcmp(type, "text") != 0)
-    return msg_err_set(err, MSG_INVALID,
-                       "%s: element %zu is %s: give an id, or an object with id and token", what,
-                       b->n + 1, type);
-  if (object && sqlite3_column_type(stmt, 3) != SQLITE_TEXT &&
-      sqlite3_column_type(stmt, 3) != SQLITE_NULL)
-    return msg_err_set(err, MSG_INVALID, "%s: token of element %zu is not text", what, b->n + 1);
-  const char *id = (const char *)sqlite3_column_text(stmt, object ? 2 : 1);
-  const char *token = object ? (const char *)sqlite3_column_text(stmt, 3) : NULL;
-  return add(b, id, token, what, err);
+/* One element being read: an object with id and token. */
+struct element {
+  const char *what; /* the function */
+  size_t number;
+  char id[64], token[64]; /* cut where too long: then they are none anyway */
+};
+
+static int copy_text(struct element *e, const char *key, const msg_value *v, char out[64],
+                     msg_err *err) {
+  if (v->type != MSG_TEXT || v->json)
+    return msg_err_set(err, MSG_INVALID, "%s: %s of element %zu is %s: give it text", e->what, key,
+                       e->number, v->json ? "JSON" : msg_type_name(v->type));
+  snprintf(out, 64, "%s", v->p);
+  return MSG_OK;
 }
 
-static int read_elements(sqlite3_stmt *stmt, const msg_value *text, const char *what,
-                         struct batch *b, msg_err *err) {
-  int step = sqlite3_bind_text64(stmt, 1, text->p, text->n, SQLITE_STATIC, SQLITE_UTF8);
-  if (step == SQLITE_OK)
-    while ((step = sqlite3_step(stmt)) == SQLITE_ROW) {
-      int rc = add_element(b, stmt, what, err);
-      if (rc != MSG_OK)
-        return rc;
-    }
-  if (step == SQLITE_DONE)
+/* What msg_claim returned may be given whole; any other key is a slip. */
+static int read_member(void *arg, const char *key, const msg_value *v, bool is_bool, msg_err *err) {
+  struct element *e = arg;
+  (void)is_bool;
+  if (strcmp(key, "id") == 0)
+    return copy_text(e, key, v, e->id, err);
+  if (strcmp(key, "token") == 0)
+    return v->type == MSG_NULL ? MSG_OK : copy_text(e, key, v, e->token, err);
+  if (msg_message_key(key))
     return MSG_OK;
-  if (step != SQLITE_ERROR)
-    return msg_nested_fail(stmt, step, what, err);
-  return msg_err_set(err, MSG_INVALID, "%s: '%s' is not well-formed JSON", what,
-                     msg_show(text->p).s);
+  return msg_err_set(err, MSG_INVALID,
+                     "%s: unknown key '%s' of element %zu: give id and token, or what msg_claim "
+                     "returned",
+                     e->what, msg_show(key).s, e->number);
 }
 
-static int read_array(msg_invocation *in, const msg_value *text, struct batch *b, msg_err *err) {
-  sqlite3_stmt *stmt;
-  int rc = msg_nested_take(in->c, MSG_NESTED_ITEMS, &stmt, err);
-  if (rc != MSG_OK)
-    return rc;
-  rc = read_elements(stmt, text, in->name, b, err);
-  msg_nested_give(in->c, stmt);
-  return rc;
+/* Adding to a batch, element by element. */
+struct reading {
+  msg_connection *c;
+  struct batch *b;
+  const char *what;
+};
+
+static int read_element(void *arg, const char *key, const msg_value *v, bool is_bool,
+                        msg_err *err) {
+  struct reading *r = arg;
+  struct element e = {.what = r->what, .number = r->b->n + 1};
+  (void)key, (void)is_bool;
+  if (v->type == MSG_TEXT && !v->json)
+    return add(r->b, v->p, NULL, r->what, err);
+  if (!v->json || v->p[0] != '{')
+    return msg_err_set(err, MSG_INVALID,
+                       "%s: element %zu is %s: give an id, or an object with id and token", r->what,
+                       e.number, v->json ? "an array" : msg_type_name(v->type));
+  int rc = msg_json_object(r->c, v, r->what, read_member, &e, err);
+  if (rc == MSG_OK && !e.id[0])
+    rc = msg_err_set(err, MSG_INVALID, "%s: element %zu has no id", r->what, e.number);
+  return rc == MSG_OK ? add(r->b, e.id, e.token[0] ? e.token : NULL, r->what, err) : rc;
 }
 
 /* --- the verbs ----------------------------------------------------------------------------- */
@@ -112,7 +122,8 @@ static int read_ids(msg_invocation *in, int token_at, struct batch *b, msg_err *
                        "%s: one token for an array of ids: give [{\"id\":..., \"token\":...}, ...]",
                        in->name);
   msg_value json = msg_value_text(text);
-  return read_array(in, &json, b, err);
+  struct reading r = {in->c, b, in->name};
+  return msg_json_array(in->c, &json, in->name, read_element, &r, err);
 }
 
 static int settle(msg_invocation *in, const msg_settle *how, struct batch *b, msg_err *err) {
@@ -163,5 +174,7 @@ int msg_run_extend(msg_invocation *in, msg_err *err) {
 int msg_run_reject(msg_invocation *in, msg_err *err) {
   msg_settle how = {.verb = MSG_SETTLE_REJECT};
   int rc = msg_in_text(in, 1, "reason", &how.reason, err);
+  if (rc == MSG_OK && !how.reason[0])
+    rc = msg_err_set(err, MSG_INVALID, "%s: reason is empty: say why", in->name);
   return run(in, rc, 2, &how, err);
 }

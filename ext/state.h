@@ -12,14 +12,14 @@ enum { MSG_CLOSED_NAMES = 8 };
 struct msg_connection {
   /* immutable after new */
   sqlite3 *db;
-  int generation;             /* msg_fork_generation() of the process that made it */
+  int generation;              /* msg_fork_generation() of the process that made it */
   struct msg_connection *next; /* guarded by the global lock */
   /* the rest: the thread inside the connection */
   int refs;
-  int up;              /* connected tables of ours, eponymous ones included */
-  bool owner_up;       /* msg_owner is connected: statements may be kept */
-  bool temp_up;        /* temp.msg_outbox is connected: the temp tables exist */
-  uint64_t noisy;      /* hash of the last statement found unsafe for DDL */
+  int up;         /* connected tables of ours, eponymous ones included */
+  bool owner_up;  /* msg_owner is connected: statements may be kept */
+  bool temp_up;   /* temp.msg_outbox is connected: the temp tables exist */
+  uint64_t noisy; /* hash of the last statement found unsafe for DDL */
   msg_opened *nodes;
   msg_opened *current;
   bool current_closed; /* by msg_close: no default is opened behind it */

@@ -35,8 +35,8 @@ static int read_listen_option(void *arg, const char *key, const msg_value *v, bo
   }
   const char *nearest = msg_nearest(key, KNOWN, 2);
   if (nearest)
-    return msg_err_set(err, MSG_INVALID, "unknown option '%s': did you mean '%s'?",
-                       msg_show(key).s, nearest);
+    return msg_err_set(err, MSG_INVALID, "unknown option '%s': did you mean '%s'?", msg_show(key).s,
+                       nearest);
   return msg_err_set(err, MSG_INVALID, "unknown option '%s': known are catch_up, node",
                      msg_show(key).s);
 }

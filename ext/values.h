@@ -55,5 +55,7 @@ int msg_settings_read_text(msg_connection *c, const msg_value *json, msg_setting
  *  {"$binary": base64}. */
 int msg_result_message(sqlite3_context *ctx, msg_connection *c, const msg_message *m, bool claimed,
                        msg_err *err);
+/** Is `key` one of those? */
+bool msg_message_key(const char *key);
 
 #endif

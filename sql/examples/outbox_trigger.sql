@@ -1,4 +1,6 @@
 -- Outbox: a trigger sends a message with every change of a table, in the same transaction. No relay process is needed.
+-- Newer sqlite3 shells do not trust triggers that a file brings along; then msg_enqueue in one is "unsafe use". This is your own file:
+PRAGMA trusted_schema = ON;
 CREATE TABLE customer(id INTEGER PRIMARY KEY, name TEXT NOT NULL, email TEXT UNIQUE);
 CREATE TRIGGER customer_added AFTER INSERT ON customer BEGIN
   SELECT msg_enqueue('customer.added', json_object('id', new.id, 'name', new.name));

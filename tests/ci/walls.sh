@@ -114,7 +114,7 @@ check_tests() {
     folder=${file#tests/} && folder=${folder%/*} && name=${file##*/}
     case $folder/$name in
     unit/test_*.c | contract/test_*.c | engine/test_*.c | ext/test_*.c) ;;
-    sql/test_*.sh | hosts/test_*.sh | hosts/test_*.py | faults/test_*.sh | faults/test_*.py) ;;
+    sql/test_*.sh | sql/test_*.py | hosts/test_*.sh | hosts/test_*.py | faults/test_*.sh | faults/test_*.py) ;;
     hosts/host_*.c | faults/host_*.c | fuzz/fuzz_*.c | bench/*.c | support/*.c) continue ;;
     *.c | */test_*) complain test "$file" "no build rule picks up this name" && continue ;;
     *) continue ;;

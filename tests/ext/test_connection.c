@@ -183,7 +183,8 @@ static void the_first_verb_breaks_no_running_statement(void **state) {
       " INSERT INTO log VALUES (new.x); END;";
   sqlite3 *db = host_open(host_path());
   host_run(db, SETUP);
-  assert_int_equal(host_int(db, "SELECT (SELECT count(*) FROM app) WHERE msg_send('n', 1) <> ''"), 3);
+  assert_int_equal(host_int(db, "SELECT (SELECT count(*) FROM app) WHERE msg_send('n', 1) <> ''"),
+                   3);
   host_close(db);
   db = host_open(host_path());
   host_run(db, SETUP);
@@ -216,7 +217,8 @@ static void the_first_table_form_gives_each_row_once(void **state) {
   (void)state;
   static const char *const SQL[] = {
       "SELECT group_concat(value) FROM msg_claim('work', 10)",
-      "SELECT group_concat(x) FROM (SELECT 'a' AS x UNION ALL SELECT value FROM msg_claim('work', 10))",
+      "SELECT group_concat(x) FROM (SELECT 'a' AS x UNION ALL SELECT value FROM msg_claim('work', "
+      "10))",
       "SELECT group_concat(value) FROM app LEFT JOIN msg_claim('work', 10)",
   };
   static const char *const WANT[] = {"1,2", "a,1,2", "1,2"};
@@ -262,10 +264,13 @@ static void another_schema_change_is_survived(void **state) {
 /* --- forks --------------------------------------------------------------------------------- */
 
 static void a_child_gets_the_error(void **state) {
-  static const char *const SQL[] = {"SELECT msg_open()", "SELECT msg_send('news', 1)",
-                                    "SELECT msg_await('news', 50)", "SELECT msg_claim('work')",
+  static const char *const SQL[] = {"SELECT msg_open()",
+                                    "SELECT msg_send('news', 1)",
+                                    "SELECT msg_await('news', 50)",
+                                    "SELECT msg_claim('work')",
                                     "SELECT * FROM msg_claim('work', 2)",
-                                    "SELECT count(*) FROM msg_messages", "SELECT msg_doctor()",
+                                    "SELECT count(*) FROM msg_messages",
+                                    "SELECT msg_doctor()",
                                     "SELECT msg_close()"};
   (void)state;
   sqlite3 *db = host_open(host_path());

@@ -35,9 +35,12 @@ static void expect_interrupted(sqlite3 *db, const char *sql) {
 }
 
 static const char *const WAITS[] = {
-    "SELECT msg_await('news', 60000)",          "SELECT * FROM msg_await('news', 60000, 10)",
-    "SELECT msg_await(NULL, 60000)",            "SELECT msg_claim('work', 1, 1000, 60000)",
-    "SELECT * FROM msg_claim('work', 5, 1000, 60000)", "SELECT msg_request('ask', 1, 60000)",
+    "SELECT msg_await('news', 60000)",
+    "SELECT * FROM msg_await('news', 60000, 10)",
+    "SELECT msg_await(NULL, 60000)",
+    "SELECT msg_claim('work', 1, 1000, 60000)",
+    "SELECT * FROM msg_claim('work', 5, 1000, 60000)",
+    "SELECT msg_request('ask', 1, 60000)",
     "SELECT * FROM msg_request('ask', 1, 60000)",
 };
 enum { WAIT_COUNT = sizeof WAITS / sizeof WAITS[0] };
@@ -81,7 +84,8 @@ static void a_wait_for_a_lock(void **state) {
   (void)state;
   const char *path = host_path();
   sqlite3 *a = host_open(path), *b = host_plain(path, 0);
-  host_run(a, "PRAGMA journal_mode = wal; SELECT msg_open('local', '{\"busy_timeout_ms\": 60000}')");
+  host_run(a,
+           "PRAGMA journal_mode = wal; SELECT msg_open('local', '{\"busy_timeout_ms\": 60000}')");
   host_run(b, "BEGIN IMMEDIATE");
   expect_interrupted(a, "SELECT msg_send('news', 1)");
   expect_interrupted(a, "SELECT msg_claim('work', 1, 1000, 60000)");
@@ -94,7 +98,8 @@ static void a_wait_for_a_lock(void **state) {
 /* --- closing while another thread waits ---------------------------------------------------- */
 
 static void *wait_long(void *arg) {
-  return (void *)(intptr_t)strncmp(host_text(arg, "SELECT msg_await('news', 60000)"), "error 1: msg: ", 14);
+  return (void *)(intptr_t)strncmp(host_text(arg, "SELECT msg_await('news', 60000)"),
+                                   "error 1: msg: ", 14);
 }
 
 /* SQLite refuses to close a connection in use; another connection's msg_close ends the shared node. */
@@ -119,7 +124,8 @@ static void closing_a_shared_node_ends_its_waits(void **state) {
 
 /* One thread waits on each of many connections; all are woken by one send. */
 static void *wait_for_one(void *arg) {
-  return (void *)(intptr_t)host_int(arg, "SELECT json_extract(msg_await('news', 20000), '$.value')");
+  return (void *)(intptr_t)host_int(arg,
+                                    "SELECT json_extract(msg_await('news', 20000), '$.value')");
 }
 
 static void many_threads(void **state) {

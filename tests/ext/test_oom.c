@@ -98,8 +98,10 @@ static const char *const STATEMENTS[] = {
     "UPDATE msg_messages SET priority = 5 WHERE id = 'aaaaaaaaaaaaaaaaaaaaaaab'",
     "SELECT count(*) FROM msg_topics, msg_queues, msg_locks, msg_participants, msg_lanes",
     "SELECT count(*) FROM msg_listeners, msg_cursors, msg_stats, msg_settings, msg_doctor",
-    "DROP TABLE IF EXISTS w; CREATE VIRTUAL TABLE temp.w USING msg_queue(topic='work', total REAL); SELECT * FROM w",
-    "DROP TABLE IF EXISTS w; CREATE VIRTUAL TABLE temp.w USING msg_queue(topic='work', node='me', \"a b\" REAL, c);"
+    "DROP TABLE IF EXISTS w; CREATE VIRTUAL TABLE temp.w USING msg_queue(topic='work', total "
+    "REAL); SELECT * FROM w",
+    "DROP TABLE IF EXISTS w; CREATE VIRTUAL TABLE temp.w USING msg_queue(topic='work', node='me', "
+    "\"a b\" REAL, c);"
     "INSERT INTO w(\"a b\", c) VALUES (1, json('{}')); DELETE FROM w WHERE c IS NOT NULL",
     "INSERT INTO msg_messages(topic, value, msg, map, additional, recipients, exclusive, options)"
     " VALUES ('work', json_array(1), 'm', '{\"a\": 1}', '[1]', '[\"me\"]', 1, '{\"group\": "

@@ -89,8 +89,10 @@ static void savepoints(void **state) {
   expect_undone("BEGIN;SAVEPOINT a;C;RELEASE a;ROLLBACK", 1);
   expect_undone("SAVEPOINT a;C;ROLLBACK TO a;C;RELEASE a", 1);
   expect_undone("SAVEPOINT a;C;SAVEPOINT b;C;ROLLBACK TO a;RELEASE a", 2);
-  expect_undone("BEGIN;SAVEPOINT a;C;SAVEPOINT b;SAVEPOINT c;C;SAVEPOINT d;ROLLBACK TO b;COMMIT", 1);
-  expect_undone("BEGIN;SAVEPOINT a;SAVEPOINT b;C;ROLLBACK TO a;C;SAVEPOINT c;C;ROLLBACK TO a;COMMIT", 3);
+  expect_undone("BEGIN;SAVEPOINT a;C;SAVEPOINT b;SAVEPOINT c;C;SAVEPOINT d;ROLLBACK TO b;COMMIT",
+                1);
+  expect_undone(
+      "BEGIN;SAVEPOINT a;SAVEPOINT b;C;ROLLBACK TO a;C;SAVEPOINT c;C;ROLLBACK TO a;COMMIT", 3);
   expect_undone("C;BEGIN;C;COMMIT;BEGIN;C;ROLLBACK", 1);
 }
 
@@ -149,7 +151,8 @@ static void a_listen_is_made_again(void **state) {
   (void)state;
   const char *path = host_path();
   sqlite3 *a = host_open(path), *b = host_open(path);
-  host_run(a, "SELECT msg_open(); BEGIN; SELECT msg_send('x', 1); SELECT msg_listen('news'); ROLLBACK");
+  host_run(
+      a, "SELECT msg_open(); BEGIN; SELECT msg_send('x', 1); SELECT msg_listen('news'); ROLLBACK");
   host_run(a, "SELECT msg_await('news', 0)");
   host_run(b, "SELECT msg_send('news', 7)");
   assert_int_equal(host_int(a, "SELECT json_extract(msg_await('news', 0), '$.value')"), 7);

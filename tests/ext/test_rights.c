@@ -8,8 +8,8 @@
 
 /* A hostile schema must not consume, block or reconfigure. */
 static const char *const DIRECT[] = {
-    "msg_open()",  "msg_close()",      "msg_config('lease_ms')",   "msg_purge('t')", "msg_redrive('t')",
-    "msg_await()", "msg_claim('work')", "msg_request('ask', 1, 1)",
+    "msg_open()",       "msg_close()", "msg_config('lease_ms')", "msg_purge('t')",
+    "msg_redrive('t')", "msg_await()", "msg_claim('work')",      "msg_request('ask', 1, 1)",
 };
 
 static const char *const UNFLAGGED[] = {
@@ -43,7 +43,8 @@ static void views(void **state) {
     host_run(db, "DROP VIEW IF EXISTS v; CREATE VIEW v AS SELECT %s AS x", UNFLAGGED[i]);
     host_run(db, "SELECT * FROM v");
   }
-  static const char *const TABLES[] = {"msg_await('t', 0)", "msg_claim('t')", "msg_request('t', 1, 1)"};
+  static const char *const TABLES[] = {"msg_await('t', 0)", "msg_claim('t')",
+                                       "msg_request('t', 1, 1)"};
   for (size_t i = 0; i < COUNT(TABLES); i++) {
     host_run(db, "DROP VIEW IF EXISTS v; CREATE VIEW v AS SELECT * FROM %s", TABLES[i]);
     host_fails(db, SQLITE_ERROR, "unsafe use of", "SELECT * FROM v");
@@ -55,23 +56,30 @@ static void views(void **state) {
 static void triggers_where_the_schema_is_not_trusted(void **state) {
   (void)state;
   sqlite3 *db = host_open(host_path());
-  host_run(db, "CREATE TABLE app(x); CREATE TABLE b(x); CREATE TRIGGER t AFTER INSERT ON app BEGIN"
-               " SELECT msg_enqueue('work', new.x); END;"
-               "CREATE TEMP TRIGGER u AFTER INSERT ON b BEGIN SELECT msg_enqueue('work', new.x); END;");
+  host_run(db,
+           "CREATE TABLE app(x); CREATE TABLE b(x); CREATE TRIGGER t AFTER INSERT ON app BEGIN"
+           " SELECT msg_enqueue('work', new.x); END;"
+           "CREATE TEMP TRIGGER u AFTER INSERT ON b BEGIN SELECT msg_enqueue('work', new.x); END;");
   host_run(db, "INSERT INTO app VALUES (1); INSERT INTO b VALUES (2)");
   host_run(db, "PRAGMA trusted_schema = OFF; INSERT INTO b VALUES (3)");
   host_fails(db, SQLITE_ERROR, "unsafe use of msg_enqueue()", "INSERT INTO app VALUES (4)");
-  assert_string_equal(host_text(db, "SELECT group_concat(value) FROM msg_claim('work', 9)"), "1,2,3");
+  assert_string_equal(host_text(db, "SELECT group_concat(value) FROM msg_claim('work', 9)"),
+                      "1,2,3");
   host_close(db);
 }
 
 /* Verbs that change the file. */
 static const char *const WRITES[] = {
-    "SELECT msg_send('t', 1)",           "SELECT msg_enqueue('t', 1)",
-    "SELECT msg_await('t', 20)",         "SELECT * FROM msg_await('t', 20)",
-    "SELECT msg_claim('work')",          "SELECT * FROM msg_claim('work', 2, 1000, 20)",
-    "SELECT msg_request('t', 1, 20)",    "SELECT * FROM msg_request('t', 1, 20)",
-    "SELECT msg_listen('t')",            "SELECT msg_purge('work')",
+    "SELECT msg_send('t', 1)",
+    "SELECT msg_enqueue('t', 1)",
+    "SELECT msg_await('t', 20)",
+    "SELECT * FROM msg_await('t', 20)",
+    "SELECT msg_claim('work')",
+    "SELECT * FROM msg_claim('work', 2, 1000, 20)",
+    "SELECT msg_request('t', 1, 20)",
+    "SELECT * FROM msg_request('t', 1, 20)",
+    "SELECT msg_listen('t')",
+    "SELECT msg_purge('work')",
     "SELECT value, msg_ack(id) FROM msg_claim('work', 2)",
 };
 
@@ -149,10 +157,8 @@ static void authorizer(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(views),
-      cmocka_unit_test(triggers_where_the_schema_is_not_trusted),
-      cmocka_unit_test(query_only),
-      cmocka_unit_test(read_only_file),
+      cmocka_unit_test(views),      cmocka_unit_test(triggers_where_the_schema_is_not_trusted),
+      cmocka_unit_test(query_only), cmocka_unit_test(read_only_file),
       cmocka_unit_test(authorizer),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

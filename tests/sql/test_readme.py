@@ -46,7 +46,7 @@ def normalise(text):
     # Shells differ: in what they call an error, in box corners and in alignment; rules follow the width of columns.
     text = re.sub(r"^((Runtime|Parse) error|Error)( near line \d+)?:( in prepare,| stepping,)?", "Error:", text,
                   flags=re.MULTILINE)
-    text = re.sub("[┌┐└┘├┤┬┴┼╭╮╰╯]", "+", re.sub("[─-]{3,}", "---", text)).replace("│", "|")
+    text = re.sub("[┌┐└┘├┤┬┴┼╭╮╰╯╞╪╡]", "+", re.sub("[─═-]{3,}", "---", text)).replace("│", "|")
     return "\n".join(re.sub(r"\s+", " ", line).strip() for line in text.strip().splitlines())
 
 

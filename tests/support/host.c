@@ -52,7 +52,8 @@ sqlite3 *host_plain(const char *path, int flags) {
 void host_load(sqlite3 *db) {
   char *error = NULL;
   const char *so = getenv("MSG_SO");
-  assert_int_equal(sqlite3_db_config(db, SQLITE_DBCONFIG_ENABLE_LOAD_EXTENSION, 1, NULL), SQLITE_OK);
+  assert_int_equal(sqlite3_db_config(db, SQLITE_DBCONFIG_ENABLE_LOAD_EXTENSION, 1, NULL),
+                   SQLITE_OK);
   if (sqlite3_load_extension(db, so ? so : MSG_SO_PATH, NULL, &error) != SQLITE_OK)
     fail_msg("load: %s", error);
 }

@@ -48,13 +48,12 @@ void local_rig_open_schema(local_rig *r, const char *path, const char *schema, c
     local_sql(r, attach);
   msg_settings_init(&r->settings);
   r->settings.busy_timeout_ms = 0;
-  r->actor =
-      (msg_actor){.node = node, .process = msg_process_self(), .settings = &r->settings};
+  r->actor = (msg_actor){.node = node, .process = msg_process_self(), .settings = &r->settings};
   r->host = (msg_host){.db = r->db, .schema = schema, .interrupted = probe, .arg = r};
   assert_int_equal(msg_local_open(&r->host, &r->store, &r->err), MSG_OK);
-  assert_int_equal(r->store->ops->session_open(r->store, &r->host, "msg", &r->settings, &r->session,
-                                               &r->err),
-                   MSG_OK);
+  assert_int_equal(
+      r->store->ops->session_open(r->store, &r->host, "msg", &r->settings, &r->session, &r->err),
+      MSG_OK);
 }
 
 void local_rig_open(local_rig *r, const char *path, const char *node) {
@@ -154,8 +153,7 @@ bool local_claimable(local_rig *r, const char *pattern) {
   msg_pattern *p = pattern_of(r, pattern);
   msg_claim claim = {.pattern = p, .count = 1, .lease_ms = 30000};
   bool out = false;
-  expect(r, "claimable",
-         r->session->ops->claimable(r->session, &r->actor, &claim, &out, &r->err));
+  expect(r, "claimable", r->session->ops->claimable(r->session, &r->actor, &claim, &out, &r->err));
   msg_pattern_free(p);
   return out;
 }

@@ -1,4 +1,5 @@
-/* local_rig.h - a local store under test: connections of a host, their sessions, short forms of the verbs. Every short form asserts. */
+/* local_rig.h - a local store under test: connections of a host, their sessions, short forms of the
+ * verbs. Every short form asserts. */
 #ifndef MSG_TESTS_LOCAL_RIG_H
 #define MSG_TESTS_LOCAL_RIG_H
 
@@ -20,7 +21,8 @@ typedef struct local_rig {
   msg_err err;    /* of the last call */
 } local_rig;
 
-/** A new file below the temporary directory, removed with everything beside it by local_path_remove. */
+/** A new file below the temporary directory, removed with everything beside it by
+ * local_path_remove. */
 void local_path_new(char out[64]);
 void local_path_remove(const char *path);
 
@@ -61,7 +63,8 @@ int64_t local_redrive(local_rig *r, const char *pattern);
 /** Sweep whatever is due, also just after a look. */
 void local_sweep(local_rig *r);
 
-/** Every kept statement of the connection goes by an index: fails for a scan of one of our tables. */
+/** Every kept statement of the connection goes by an index: fails for a scan of one of our tables.
+ */
 void local_check_plans(local_rig *r);
 
 #endif

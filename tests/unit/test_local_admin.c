@@ -111,7 +111,8 @@ static void ttl_begins_now_or_ends(void **state) {
   msg_clock_shift(1000);
   assert_int_equal(set_ttl(&a, 2000), MSG_OK);
   assert_int_equal(local_count(&rig, MSG_LOCAL_MORTAL), 1);
-  assert_int_equal(local_number(&rig, "SELECT timing_out AND ttl = 2000 FROM msg_store_message"), 1);
+  assert_int_equal(local_number(&rig, "SELECT timing_out AND ttl = 2000 FROM msg_store_message"),
+                   1);
   assert_int_equal(set_ttl(&a, 0), MSG_OK);
   assert_int_equal(local_count(&rig, MSG_LOCAL_READY), 1);
   assert_int_equal(set_ttl(&a, 2000), MSG_OK);

@@ -105,11 +105,12 @@ static void expired_is_never_handed_out(void **state) {
 static void many_expired_in_front(void **state) {
   (void)state;
   local_send(&rig, "t", "first");
-  local_sql(&rig,
-            "WITH n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1000)"
-            " INSERT INTO msg_store_message(id, queue, topic, state, priority, deliver_at, delete_at,"
-            " sender, exclusive, timestamp, ttl, timing_out) SELECT printf('%024x', i), 'msg', 't', 2,"
-            " 1, i, 1000, 's', 1, 1, 1, 1 FROM n");
+  local_sql(
+      &rig,
+      "WITH n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1000)"
+      " INSERT INTO msg_store_message(id, queue, topic, state, priority, deliver_at, delete_at,"
+      " sender, exclusive, timestamp, ttl, timing_out) SELECT printf('%024x', i), 'msg', 't', 2,"
+      " 1, i, 1000, 's', 1, 1, 1, 1 FROM n");
   put_with("t", "b", 3, 0, 60000, NULL, NULL);
   put_with("t", "a", 2, 0, 60000, NULL, NULL);
   assert_string_equal(local_claimed(&rig, "t", 3), "a,b,first");
@@ -139,7 +140,8 @@ static void paused_topics_are_left_alone(void **state) {
   msg_list list = MSG_LIST_INIT;
   msg_claim claim = {
       .pattern = all, .paused = paused, .paused_count = 1, .count = 9, .lease_ms = 1000};
-  assert_int_equal(rig.session->ops->claim(rig.session, &rig.actor, &claim, &list, &rig.err), MSG_OK);
+  assert_int_equal(rig.session->ops->claim(rig.session, &rig.actor, &claim, &list, &rig.err),
+                   MSG_OK);
   assert_int_equal(list.n, 1);
   assert_string_equal(list.at[0].topic, "b");
   claim.pattern = a;
@@ -147,7 +149,8 @@ static void paused_topics_are_left_alone(void **state) {
   assert_int_equal(
       rig.session->ops->claimable(rig.session, &rig.actor, &claim, &claimable, &rig.err), MSG_OK);
   assert_false(claimable);
-  assert_int_equal(rig.session->ops->claim(rig.session, &rig.actor, &claim, &list, &rig.err), MSG_OK);
+  assert_int_equal(rig.session->ops->claim(rig.session, &rig.actor, &claim, &list, &rig.err),
+                   MSG_OK);
   assert_int_equal(list.n, 1);
   msg_list_clear(&list);
   msg_pattern_free(all);
@@ -208,8 +211,7 @@ static void too_many_attempts_is_dead(void **state) {
   assert_string_equal(local_claimed(&rig, "t", 1), "");
   assert_int_equal(local_count(&rig, MSG_LOCAL_DEAD), 1);
   assert_int_equal(local_number(&rig, "SELECT attempts FROM msg_store_message"), 2);
-  assert_int_equal(
-      local_number(&rig, "SELECT reason = 'max_attempts' FROM msg_store_message"), 1);
+  assert_int_equal(local_number(&rig, "SELECT reason = 'max_attempts' FROM msg_store_message"), 1);
 }
 
 static void lowered_max_buries_instead_of_handing_out(void **state) {

@@ -102,10 +102,14 @@ static void stored_states(void **state) {
     bool exclusive, recipient, mortal, delayed;
     int stored;
   } CASES[] = {
-      {true, false, false, false, MSG_LOCAL_READY},    {true, false, true, false, MSG_LOCAL_MORTAL},
-      {true, true, false, false, MSG_LOCAL_ADDRESSED}, {true, true, true, false, MSG_LOCAL_ADDRESSED},
-      {true, false, false, true, MSG_LOCAL_DELAYED},   {false, false, true, false, MSG_LOCAL_LIVE},
-      {false, true, true, false, MSG_LOCAL_DIRECT},    {false, true, true, true, MSG_LOCAL_DELAYED},
+      {true, false, false, false, MSG_LOCAL_READY},
+      {true, false, true, false, MSG_LOCAL_MORTAL},
+      {true, true, false, false, MSG_LOCAL_ADDRESSED},
+      {true, true, true, false, MSG_LOCAL_ADDRESSED},
+      {true, false, false, true, MSG_LOCAL_DELAYED},
+      {false, false, true, false, MSG_LOCAL_LIVE},
+      {false, true, true, false, MSG_LOCAL_DIRECT},
+      {false, true, true, true, MSG_LOCAL_DELAYED},
   };
   for (size_t i = 0; i < sizeof CASES / sizeof CASES[0]; i++) {
     msg_message m = local_message("t", "x");

@@ -34,7 +34,8 @@ static void made_once_with_an_id(void **state) {
   (void)state;
   assert_int_equal(msg_schema_make(rig.db, "main", &rig.err), MSG_OK);
   assert_int_equal(look(), MSG_SCHEMA_CURRENT);
-  assert_int_equal(local_number(&rig, "SELECT version = 1 AND length(store_id) = 32 FROM msg_store"), 1);
+  assert_int_equal(
+      local_number(&rig, "SELECT version = 1 AND length(store_id) = 32 FROM msg_store"), 1);
   int64_t tables = local_number(&rig, "SELECT count(*) FROM sqlite_schema");
   assert_int_equal(msg_schema_make(rig.db, "main", &rig.err), MSG_OK);
   assert_int_equal(local_number(&rig, "SELECT count(*) FROM sqlite_schema"), tables);
@@ -55,9 +56,10 @@ static void ids_of_stores_differ(void **state) {
 static void everything_is_ours_by_name(void **state) {
   (void)state;
   assert_int_equal(msg_schema_make(rig.db, "main", &rig.err), MSG_OK);
-  assert_int_equal(local_number(&rig, "SELECT count(*) FROM sqlite_schema WHERE name NOT LIKE "
-                                      "'msg\\_store%' ESCAPE '\\' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'"),
-                   0);
+  assert_int_equal(
+      local_number(&rig, "SELECT count(*) FROM sqlite_schema WHERE name NOT LIKE "
+                         "'msg\\_store%' ESCAPE '\\' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'"),
+      0);
 }
 
 static void newer_version_is_refused(void **state) {
@@ -96,7 +98,8 @@ static void names_that_are_taken_are_left_alone(void **state) {
   assert_int_equal(local_put_rc(&rig, &m, &id), MSG_BACKEND);
   assert_non_null(strstr(rig.err.text, "msg_store_lane already exists"));
   assert_int_equal(look(), MSG_SCHEMA_NONE);
-  assert_int_equal(local_number(&rig, "SELECT count(*) FROM sqlite_schema WHERE type = 'table'"), 1);
+  assert_int_equal(local_number(&rig, "SELECT count(*) FROM sqlite_schema WHERE type = 'table'"),
+                   1);
   msg_message_clear(&m);
 }
 

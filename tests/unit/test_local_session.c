@@ -329,7 +329,8 @@ static void read_only_says_so(void **state) {
   snprintf(uri, sizeof uri, "file:%s?mode=ro", path);
   sqlite3_config(SQLITE_CONFIG_URI, 1);
   sqlite3 *ro = NULL;
-  assert_int_equal(sqlite3_open_v2(uri, &ro, SQLITE_OPEN_READONLY | SQLITE_OPEN_URI, NULL), SQLITE_OK);
+  assert_int_equal(sqlite3_open_v2(uri, &ro, SQLITE_OPEN_READONLY | SQLITE_OPEN_URI, NULL),
+                   SQLITE_OK);
   local_rig_open(&r, path, "r");
   sqlite3 *rw = r.db;
   ((msg_local_session *)r.session)->db = ro;
@@ -344,7 +345,7 @@ static void read_only_says_so(void **state) {
 static int deny(void *arg, int action, const char *x, const char *y, const char *z, const char *w) {
   (void)arg, (void)y, (void)z, (void)w;
   return action == SQLITE_INSERT && x && strcmp(x, "msg_store_message") == 0 ? SQLITE_DENY
-                                                                               : SQLITE_OK;
+                                                                             : SQLITE_OK;
 }
 
 static void authorizer_says_no(void **state) {
@@ -398,8 +399,8 @@ static void attached_schema_is_its_own_store(void **state) {
   local_rig_open_schema(&r, path, "we\"ird", attach, "r");
   local_send(&r, "t", "x");
   assert_int_equal(local_number(&r, "SELECT count(*) FROM \"we\"\"ird\".msg_store_message"), 1);
-  assert_int_equal(local_number(&r, "SELECT count(*) FROM main.sqlite_schema WHERE name LIKE 'msg%'"),
-                   0);
+  assert_int_equal(
+      local_number(&r, "SELECT count(*) FROM main.sqlite_schema WHERE name LIKE 'msg%'"), 0);
   char main_key[96], key[96];
   msg_host host = {.db = r.db, .schema = "main"};
   assert_int_equal(msg_local_identify(&host, main_key, &r.err), MSG_OK);
@@ -418,7 +419,8 @@ static void own_connection_works_beside_the_host(void **state) {
   local_send(&a, "t", "x");
   local_sql(&a, "BEGIN");
   msg_session *own = NULL;
-  assert_int_equal(a.store->ops->session_open(a.store, NULL, "msg", &a.settings, &own, &a.err), MSG_OK);
+  assert_int_equal(a.store->ops->session_open(a.store, NULL, "msg", &a.settings, &own, &a.err),
+                   MSG_OK);
   msg_message m = local_message("t", "own");
   msg_put put = {.message = &m};
   assert_int_equal(own->ops->put(own, &a.actor, &put, 1, &a.err), MSG_OK);

@@ -104,7 +104,9 @@ static void expired_go_with_their_lanes_and_let_groups_on(void **state) {
   put("follower", true, 0, 1500, NULL, "g");
   put("next", true, 0, 0, NULL, "g");
   put("claimed", true, 0, 900, NULL, NULL);
-  local_sql(&rig, "UPDATE msg_store_message SET state = 6, due = 9e15, holder = 'x' WHERE value = 'claimed'");
+  local_sql(
+      &rig,
+      "UPDATE msg_store_message SET state = 6, due = 9e15, holder = 'x' WHERE value = 'claimed'");
   msg_clock_shift(1600);
   local_sweep(&rig);
   assert_int_equal(local_number(&rig, "SELECT count(*) FROM msg_store_message"), 2);

@@ -54,7 +54,8 @@ static void names_free(struct names *l) {
   msg_free(l->at);
 }
 
-/* The topics that `sql` gives and the pattern matches. Gathered first: the verb changes the index they come from. */
+/* The topics that `sql` gives and the pattern matches. Gathered first: the verb changes the index
+ * they come from. */
 static int topics(msg_local_session *s, const char *sql, const msg_pattern *pattern,
                   struct names *out, msg_err *err) {
   sqlite3_stmt *stmt = NULL;
@@ -75,7 +76,8 @@ static int topics(msg_local_session *s, const char *sql, const msg_pattern *patt
   return rc == MSG_NOTFOUND ? MSG_OK : rc;
 }
 
-/* `act` with `sql` for each topic that the pattern means; where it is not a name, out of those that `sql_topics` gives. */
+/* `act` with `sql` for each topic that the pattern means; where it is not a name, out of those that
+ * `sql_topics` gives. */
 static int each_topic(msg_local_session *s, struct pass *p, const char *sql_topics, const char *sql,
                       on_topic act, msg_err *err) {
   if (msg_pattern_kind_of(p->pattern) == MSG_PATTERN_EXACT)
@@ -127,11 +129,12 @@ static int purge_topic(msg_local_session *s, struct pass *p, const char *sql, co
   return rc;
 }
 
-/* A group whose head is claimed keeps its head alone; any other goes whole: no head is missing afterwards. */
+/* A group whose head is claimed keeps its head alone; any other goes whole: no head is missing
+ * afterwards. */
 static int purge_work(msg_local_session *s, void *arg, msg_err *err) {
   static const char sql_topics[] = MSG_LOCAL_TOPICS(MSG_LOCAL_OTHER, "other");
-  static const char sql_lanes[] = "SELECT seq FROM " IN_TOPIC("other", MSG_LOCAL_OTHER)
-      " AND state IN (3, 9)";
+  static const char sql_lanes[] =
+      "SELECT seq FROM " IN_TOPIC("other", MSG_LOCAL_OTHER) " AND state IN (3, 9)";
   struct pass *p = arg;
   p->count = 0;
   int rc = each_topic(s, p, sql_topics, sql_lanes, purge_lanes, err);
@@ -202,8 +205,8 @@ static int redrive_topic(msg_local_session *s, struct pass *p, const char *sql, 
 
 static int redrive_work(msg_local_session *s, void *arg, msg_err *err) {
   static const char sql_topics[] = MSG_LOCAL_TOPICS("state = 7", "dead");
-  static const char sql[] = "SELECT seq FROM " IN_TOPIC("dead", "state = 7")
-      " ORDER BY seq LIMIT " REDRIVE_BATCH;
+  static const char sql[] =
+      "SELECT seq FROM " IN_TOPIC("dead", "state = 7") " ORDER BY seq LIMIT " REDRIVE_BATCH;
   struct pass *p = arg;
   p->count = 0;
   return each_topic(s, p, sql_topics, sql, redrive_topic, err);

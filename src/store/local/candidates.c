@@ -10,9 +10,10 @@
 /* More expired rows than this in front: not worth passing over one by one. */
 #define EXPIRED_MANY "257"
 /* As many unexpired ones are worth sorting. */
-#define SORT_MANY    "4097"
+#define SORT_MANY "4097"
 
-#define FIRST "SELECT priority, deliver_at, seq FROM @.msg_store_message INDEXED BY msg_store_message_"
+#define FIRST                                                                                      \
+  "SELECT priority, deliver_at, seq FROM @.msg_store_message INDEXED BY msg_store_message_"
 #define IN_ORDER " ORDER BY priority, deliver_at, seq LIMIT "
 
 static const char SQL_READY[] =
@@ -20,9 +21,8 @@ static const char SQL_READY[] =
 static const char SQL_MORTAL[] =
     FIRST "mortal WHERE state = 2 AND queue = ?1 AND topic = ?2 AND delete_at > ?4" IN_ORDER "?3";
 /* Touches no expired row, but sorts. */
-static const char SQL_MORTAL_END[] =
-    FIRST "mortal_end WHERE state = 2 AND queue = ?1 AND topic = ?2 AND delete_at > ?4" IN_ORDER
-          "?3";
+static const char SQL_MORTAL_END[] = FIRST
+    "mortal_end WHERE state = 2 AND queue = ?1 AND topic = ?2 AND delete_at > ?4" IN_ORDER "?3";
 static const char SQL_ADDRESSED[] =
     "SELECT l.priority, l.deliver_at, l.seq, m.topic FROM @.msg_store_lane AS l"
     " CROSS JOIN @.msg_store_message AS m ON m.seq = l.seq"
@@ -31,7 +31,8 @@ static const char SQL_ADDRESSED[] =
     " ORDER BY l.priority, l.deliver_at, l.seq";
 
 #define COUNT_MORTAL(compare, limit)                                                               \
-  "SELECT count(*) FROM (SELECT 1 FROM @.msg_store_message INDEXED BY msg_store_message_mortal_end" \
+  "SELECT count(*) FROM (SELECT 1 FROM @.msg_store_message INDEXED BY "                            \
+  "msg_store_message_mortal_end"                                                                   \
   " WHERE state = 2 AND queue = ?1 AND topic = ?2 AND delete_at " compare " ?3 LIMIT " limit ")"
 
 /* What a search carries along. */

@@ -1,16 +1,19 @@
-/* candidates.h - which messages a claim may take, in delivery order. Reads only. Private to store/local. */
+/* candidates.h - which messages a claim may take, in delivery order. Reads only. Private to
+ * store/local. */
 #ifndef MSG_LOCAL_CANDIDATES_H
 #define MSG_LOCAL_CANDIDATES_H
 
 #include "store/local/session.h"
 
-/* Text of a statement that gives the topics of queue ?1 with rows in a partial index on (queue, topic, ...): skips from one to the next,
- * one seek a topic. */
-#define MSG_LOCAL_TOPICS(where, index)                                                                                         \
-  "WITH RECURSIVE topics(x) AS ("                                                                                             \
-  " SELECT min(topic) FROM @.msg_store_message INDEXED BY msg_store_message_" index " WHERE " where " AND queue = ?1"         \
-  " UNION ALL SELECT (SELECT min(topic) FROM @.msg_store_message INDEXED BY msg_store_message_" index                         \
-  "  WHERE " where " AND queue = ?1 AND topic > t.x) FROM topics AS t WHERE t.x IS NOT NULL)"                                 \
+/* Text of a statement that gives the topics of queue ?1 with rows in a partial index on (queue,
+ * topic, ...): skips from one to the next, one seek a topic. */
+#define MSG_LOCAL_TOPICS(where, index)                                                             \
+  "WITH RECURSIVE topics(x) AS ("                                                                  \
+  " SELECT min(topic) FROM @.msg_store_message INDEXED BY msg_store_message_" index                \
+  " WHERE " where " AND queue = ?1"                                                                \
+  " UNION ALL SELECT (SELECT min(topic) FROM @.msg_store_message INDEXED BY "                      \
+  "msg_store_message_" index "  WHERE " where                                                      \
+  " AND queue = ?1 AND topic > t.x) FROM topics AS t WHERE t.x IS NOT NULL)"                       \
   " SELECT x FROM topics WHERE x IS NOT NULL"
 
 typedef struct msg_local_candidate {
@@ -23,11 +26,15 @@ typedef struct msg_local_candidates {
   bool wide; /* there are such with expiry or recipients */
 } msg_local_candidates;
 
-/** The first `count` messages that `node` may claim by `claim` now; *out empty before, msg_free(out->at) after, also after a failure. */
-int msg_local_candidates_find(msg_local_session *s, const char *node, const msg_claim *claim, size_t count, int64_t now_ms,
-                              msg_local_candidates *out, msg_err *err);
-/** Are there messages with expiry or recipients that `node` may claim on `topic` (or, with recipients, on any)? */
-int msg_local_candidates_wide(msg_local_session *s, const char *node, const char *topic, int64_t now_ms, bool *out, msg_err *err);
+/** The first `count` messages that `node` may claim by `claim` now; *out empty before,
+ * msg_free(out->at) after, also after a failure. */
+int msg_local_candidates_find(msg_local_session *s, const char *node, const msg_claim *claim,
+                              size_t count, int64_t now_ms, msg_local_candidates *out,
+                              msg_err *err);
+/** Are there messages with expiry or recipients that `node` may claim on `topic` (or, with
+ * recipients, on any)? */
+int msg_local_candidates_wide(msg_local_session *s, const char *node, const char *topic,
+                              int64_t now_ms, bool *out, msg_err *err);
 /** Does the claim want this topic? */
 bool msg_local_claim_wants(const msg_claim *claim, const char *topic);
 

@@ -1,8 +1,9 @@
 /* claim.c - leases on exclusive messages.
  *
- * Under the write lock, messages are read in delivery order and then leased. (One UPDATE ... RETURNING would need two temporary
- * tables a call, and give its rows unsorted.) The narrow way reads an exact topic where only messages without expiry
- * and recipients wait; the wide way merges candidates of every kind and topic. */
+ * Under the write lock, messages are read in delivery order and then leased. (One UPDATE ...
+ * RETURNING would need two temporary tables a call, and give its rows unsorted.) The narrow way
+ * reads an exact topic where only messages without expiry and recipients wait; the wide way merges
+ * candidates of every kind and topic. */
 #include <string.h>
 
 #include "base/clock.h"
@@ -23,7 +24,8 @@ static const char SQL_NARROW[] =
     " AND NOT EXISTS(SELECT 1 FROM @.msg_store_lane WHERE queue = ?1 AND node = ?5"
     "  AND exclusive = 1)"
     " ORDER BY priority, deliver_at, seq LIMIT ?3";
-static const char SQL_ROW[] = "SELECT " MSG_LOCAL_COLUMNS " FROM @.msg_store_message WHERE seq = ?1";
+static const char SQL_ROW[] =
+    "SELECT " MSG_LOCAL_COLUMNS " FROM @.msg_store_message WHERE seq = ?1";
 
 /* OR FAIL, for ABORT would keep a copy of every page it touches; the savepoint around undoes it. */
 #define LEASE(from)                                                                                \
@@ -32,9 +34,10 @@ static const char SQL_ROW[] = "SELECT " MSG_LOCAL_COLUMNS " FROM @.msg_store_mes
 
 static const char SQL_LEASE_ONE[] = LEASE("@.msg_store_message") "seq = ?6";
 /* What SQL_NARROW gave, by its last row: a range of its index, while nobody else can write. */
-static const char SQL_LEASE_RANGE[] =
-    LEASE("@.msg_store_message INDEXED BY msg_store_message_ready")
-    "state = 1 AND queue = ?6 AND topic = ?7 AND (priority, deliver_at, seq) <= (?8, ?9, ?10)";
+static const char SQL_LEASE_RANGE[] = LEASE(
+    "@.msg_store_message INDEXED BY msg_store_message_ready") "state = 1 AND queue = ?6 AND topic "
+                                                              "= ?7 AND (priority, deliver_at, "
+                                                              "seq) <= (?8, ?9, ?10)";
 
 struct claiming {
   const msg_actor *actor;
@@ -93,7 +96,8 @@ static int read_narrow(msg_local_session *s, struct claiming *c, msg_err *err) {
 
 static int read_wide(msg_local_session *s, struct claiming *c, msg_err *err) {
   msg_local_candidates found = {0};
-  int rc = msg_local_candidates_find(s, c->actor->node, c->claim, missing(c), c->now_ms, &found, err);
+  int rc =
+      msg_local_candidates_find(s, c->actor->node, c->claim, missing(c), c->now_ms, &found, err);
   for (size_t i = 0; rc == MSG_OK && i < found.n; i++) {
     sqlite3_stmt *stmt = NULL;
     rc = msg_local_bound(s, SQL_ROW, &stmt, err, "i", found.at[i].seq);
@@ -244,7 +248,8 @@ int msg_local_claimable(msg_session *base, const msg_actor *actor, const msg_cla
   return rc;
 }
 
-/* After a claim that found nothing, many idle consumers should not queue up for the write lock to find nothing again. */
+/* After a claim that found nothing, many idle consumers should not queue up for the write lock to
+ * find nothing again. */
 static int is_dry(msg_local_session *s, const struct claiming *c, bool *dry, msg_err *err) {
   *dry = false;
   if (!s->claim_dry || c->may_roll_back ||

@@ -7,23 +7,26 @@
 #include "store/local/sqlite.h"
 #include "store/store.h"
 
-/* A connection and the schema of it that holds the messages. Lent by ext/ for the length of each call. */
+/* A connection and the schema of it that holds the messages. Lent by ext/ for the length of each
+ * call. */
 struct msg_host {
   sqlite3 *db;
-  const char *schema;                      /* "main" or an attached name */
-  bool (*interrupted)(void *arg);          /* probe between busy slices; NULL: never */
+  const char *schema;             /* "main" or an attached name */
+  bool (*interrupted)(void *arg); /* probe between busy slices; NULL: never */
   void *arg;
 };
 
-/** Identity of the file behind host: "local:<device>:<inode>", or "local:memory:<pointer>" for a database without a file (one per
- *  connection and schema). out: at least 96 bytes. Errors: MSG_INVALID no such schema, or temp. */
+/** Identity of the file behind host: "local:<device>:<inode>", or "local:memory:<pointer>" for a
+ * database without a file (one per connection and schema). out: at least 96 bytes. Errors:
+ * MSG_INVALID no such schema, or temp. */
 int msg_local_identify(msg_host *host, char *out, msg_err *err);
 
-/** A store on that file (path and VFS are read from the host; the host itself is not kept). Touches nothing. */
+/** A store on that file (path and VFS are read from the host; the host itself is not kept). Touches
+ * nothing. */
 int msg_local_open(msg_host *host, msg_store **out, msg_err *err);
 
-/** A session of its own acts for a host from now on: as durable as `synchronous` (PRAGMA synchronous of the
- *  host's schema, 0..3) says, and interrupted when the host is. */
+/** A session of its own acts for a host from now on: as durable as `synchronous` (PRAGMA
+ * synchronous of the host's schema, 0..3) says, and interrupted when the host is. */
 int msg_local_act_for(msg_session *own, int synchronous, bool (*interrupted)(void *arg), void *arg,
                       msg_err *err);
 

@@ -1,4 +1,5 @@
-/* local.c - the store: which file it is, its own connections, deliveries that were rolled back, the ops table. */
+/* local.c - the store: which file it is, its own connections, deliveries that were rolled back, the
+ * ops table. */
 #include <string.h>
 #include <sys/stat.h>
 
@@ -43,8 +44,8 @@ int msg_local_check(msg_host *host, msg_err *err) {
   return MSG_OK; /* a VFS that cannot tell is taken as unmoved */
 }
 
-/* stat() alone: opening and closing the file would drop SQLite's POSIX locks. False: nothing by that name (a VFS with
- * names of its own). */
+/* stat() alone: opening and closing the file would drop SQLite's POSIX locks. False: nothing by
+ * that name (a VFS with names of its own). */
 static bool identity_of(const char *name, struct stat *out) {
   return name[0] && stat(name, out) == 0;
 }

@@ -44,10 +44,11 @@ static int read_item(sqlite3_stmt *stmt, msg_local_item *out, msg_err *err) {
       copy_name(stmt, 9, out->topic, sizeof out->topic) &&
       copy_name(stmt, 10, out->group, sizeof out->group))
     return MSG_OK;
-  return msg_err_set(err, MSG_CORRUPT,
-                     "the message with seq %lld has a queue, topic or group longer than any that is "
-                     "accepted: delete the row from msg_store_message",
-                     (long long)out->seq);
+  return msg_err_set(
+      err, MSG_CORRUPT,
+      "the message with seq %lld has a queue, topic or group longer than any that is "
+      "accepted: delete the row from msg_store_message",
+      (long long)out->seq);
 }
 
 /* The row of a bound statement; gives it back. */
@@ -131,8 +132,8 @@ static int renumber(msg_local_session *s, msg_local_item *item, msg_err *err) {
   int64_t seq = 0;
   int rc = msg_local_next_seq(s, &seq, err);
   if (rc == MSG_OK)
-    rc = msg_local_exec(s, "UPDATE @.msg_store_message SET seq = ?2 WHERE seq = ?1", NULL, err, "ii",
-                        item->seq, seq);
+    rc = msg_local_exec(s, "UPDATE @.msg_store_message SET seq = ?2 WHERE seq = ?1", NULL, err,
+                        "ii", item->seq, seq);
   if (rc == MSG_OK)
     item->seq = seq;
   return rc;
@@ -196,8 +197,7 @@ static int other_head(msg_local_session *s, const msg_local_item *item, msg_loca
 
 /* The head has left: the oldest follower becomes it. */
 static int promote(msg_local_session *s, const msg_local_item *gone, int64_t now_ms, msg_err *err) {
-  static const char sql[] =
-      "SELECT " ITEM_COLUMNS OF_GROUP " AND state = 5 ORDER BY seq LIMIT 1";
+  static const char sql[] = "SELECT " ITEM_COLUMNS OF_GROUP " AND state = 5 ORDER BY seq LIMIT 1";
   sqlite3_stmt *stmt = NULL;
   msg_local_item next;
   int rc = msg_local_bound(s, sql, &stmt, err, "ttt", gone->queue, gone->topic, gone->group);
@@ -208,8 +208,8 @@ static int promote(msg_local_session *s, const msg_local_item *gone, int64_t now
   return rc == MSG_NOTFOUND ? MSG_OK : rc;
 }
 
-/* The group's order decides: `item` waits behind an owned head and behind older ones; a head that nobody owns steps back
- * behind an older one (redriven). */
+/* The group's order decides: `item` waits behind an owned head and behind older ones; a head that
+ * nobody owns steps back behind an older one (redriven). */
 static int free_grouped(msg_local_session *s, msg_local_item *item, int64_t now_ms, msg_err *err) {
   msg_local_item head;
   bool first = false;

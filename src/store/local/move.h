@@ -1,8 +1,9 @@
-/* move.h - how a message goes from one stored state to another, with its lanes and its group kept in step.
- * Private to store/local. Everything here runs inside a msg_local_write with `many`.
+/* move.h - how a message goes from one stored state to another, with its lanes and its group kept
+ * in step. Private to store/local. Everything here runs inside a msg_local_write with `many`.
  *
- * READY, MORTAL, ADDRESSED, LIVE, DIRECT and DELAYED are where a message may be put when it is free to go; which of them follows
- * from the message and the time. Of a group only the head is there or CLAIMED; its followers are BLOCKED until it leaves. */
+ * READY, MORTAL, ADDRESSED, LIVE, DIRECT and DELAYED are where a message may be put when it is free
+ * to go; which of them follows from the message and the time. Of a group only the head is there or
+ * CLAIMED; its followers are BLOCKED until it leaves. */
 #ifndef MSG_LOCAL_MOVE_H
 #define MSG_LOCAL_MOVE_H
 
@@ -25,14 +26,17 @@ enum msg_local_state msg_local_free_state(const msg_local_item *item, int64_t no
 int msg_local_item_load(msg_local_session *s, int64_t seq, msg_local_item *out, msg_err *err);
 int msg_local_item_find(msg_local_session *s, const msg_oid *id, msg_local_item *out, msg_err *err);
 
-/** Free to go, at item->deliver_at_ms: no owner any more; behind the rest of its group if it is not the first of it. */
+/** Free to go, at item->deliver_at_ms: no owner any more; behind the rest of its group if it is not
+ * the first of it. */
 int msg_local_item_free(msg_local_session *s, msg_local_item *item, int64_t now_ms, msg_err *err);
 /** The same for one that keeps its place in the group. */
 int msg_local_item_place(msg_local_session *s, msg_local_item *item, int64_t now_ms, msg_err *err);
 /** Dead, for `reason`. Dead letters do not expire. */
-int msg_local_item_bury(msg_local_session *s, const msg_local_item *item, const char *reason, int64_t now_ms, msg_err *err);
+int msg_local_item_bury(msg_local_session *s, const msg_local_item *item, const char *reason,
+                        int64_t now_ms, msg_err *err);
 /** Gone. */
-int msg_local_item_drop(msg_local_session *s, const msg_local_item *item, int64_t now_ms, msg_err *err);
+int msg_local_item_drop(msg_local_session *s, const msg_local_item *item, int64_t now_ms,
+                        msg_err *err);
 
 /** Lane rows of a message: made from its recipients, or removed. */
 int msg_local_lanes_make(msg_local_session *s, int64_t seq, msg_err *err);
@@ -47,6 +51,7 @@ typedef struct msg_local_seqs {
   size_t n, cap;
 } msg_local_seqs;
 /** Append column 0 of every row of `stmt`, and give it back. */
-int msg_local_seqs_read(msg_local_session *s, sqlite3_stmt *stmt, msg_local_seqs *out, msg_err *err);
+int msg_local_seqs_read(msg_local_session *s, sqlite3_stmt *stmt, msg_local_seqs *out,
+                        msg_err *err);
 
 #endif

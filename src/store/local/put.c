@@ -17,7 +17,8 @@
 static const char SQL_INSERT[] = INSERT_WITH_STATE("?4");
 static const char SQL_INSERT_GROUPED[] = INSERT_WITH_STATE(
     "CASE WHEN EXISTS(SELECT 1 FROM @.msg_store_message INDEXED BY msg_store_message_grp"
-    "  WHERE queue = ?2 AND topic = ?3 AND grp = ?9 AND grp IS NOT NULL AND state <> 7) THEN 5 ELSE ?4 END");
+    "  WHERE queue = ?2 AND topic = ?3 AND grp = ?9 AND grp IS NOT NULL AND state <> 7) THEN 5 "
+    "ELSE ?4 END");
 
 struct batch {
   msg_put *items;
@@ -157,7 +158,8 @@ static int insert(msg_local_session *s, const msg_message *m, int64_t now_ms, ms
   return rc;
 }
 
-/* A grouped message learns its state by the insert: the delay of a head is noted, its lanes are made, afterwards. */
+/* A grouped message learns its state by the insert: the delay of a head is noted, its lanes are
+ * made, afterwards. */
 static int finish(msg_local_session *s, const msg_message *m, int64_t now_ms, msg_err *err) {
   int64_t seq = sqlite3_last_insert_rowid(s->db);
   enum msg_local_state state = state_of(m, now_ms);
@@ -168,8 +170,8 @@ static int finish(msg_local_session *s, const msg_message *m, int64_t now_ms, ms
       return rc;
     state = item.state;
     if (state == MSG_LOCAL_DELAYED)
-      return msg_local_exec(s, "UPDATE @.msg_store_message SET due = deliver_at WHERE seq = ?1", NULL,
-                            err, "i", seq);
+      return msg_local_exec(s, "UPDATE @.msg_store_message SET due = deliver_at WHERE seq = ?1",
+                            NULL, err, "i", seq);
   }
   if (state == MSG_LOCAL_ADDRESSED || state == MSG_LOCAL_DIRECT)
     return msg_local_lanes_make(s, seq, err);
@@ -183,16 +185,16 @@ static bool needs_finish(const msg_message *m, int64_t now_ms) {
 
 /* ---- de-duplication ---- */
 
-/* The id under which a key is remembered. */
-static int read_key(msg_local_session *s, const msg_message *m, msg_oid *out, msg_err *err) {
-  static const char sql[] =
-      "SELECT id FROM @.msg_store_key WHERE queue = ?1 AND topic = ?2 AND key = ?3";
+/* MSG_OK: the key was used within its window, by *out. MSG_NOTFOUND: it is free. */
+static int find_key(msg_local_session *s, const msg_message *m, int64_t now_ms, msg_oid *out,
+                    msg_err *err) {
+  static const char sql[] = "SELECT id FROM @.msg_store_key WHERE queue = ?1 AND topic = ?2"
+                            " AND key = ?3 AND until > ?4";
   sqlite3_stmt *stmt = NULL;
-  int rc = msg_local_bound(s, sql, &stmt, err, "ttt", s->queue, m->topic, m->key);
+  int rc = msg_local_bound(s, sql, &stmt, err, "ttti", s->queue, m->topic, m->key, now_ms);
   if (rc == MSG_OK)
     rc = msg_local_row(s, stmt, err);
-  if ((rc == MSG_OK && !msg_oid_parse((const char *)sqlite3_column_text(stmt, 0), out)) ||
-      rc == MSG_NOTFOUND)
+  if (rc == MSG_OK && !msg_oid_parse((const char *)sqlite3_column_text(stmt, 0), out))
     rc = msg_err_set(err, MSG_CORRUPT,
                      "send: the row of key '%s' in msg_store_key holds no id: delete that row",
                      msg_show(m->key).s);
@@ -200,36 +202,30 @@ static int read_key(msg_local_session *s, const msg_message *m, msg_oid *out, ms
   return rc;
 }
 
-/* Takes the key, unless it was used within its window: then *taken is false. */
-static int take_key(msg_local_session *s, const msg_put *item, int64_t now_ms, bool *taken,
-                    msg_err *err) {
+static int remember_key(msg_local_session *s, const msg_put *item, msg_err *err) {
   static const char sql[] =
       "INSERT INTO @.msg_store_key(queue, topic, key, id, until) VALUES(?1, ?2, ?3, ?4, ?5)"
-      " ON CONFLICT(queue, topic, key) DO UPDATE SET id = excluded.id, until = excluded.until"
-      " WHERE until <= ?6";
+      " ON CONFLICT(queue, topic, key) DO UPDATE SET id = excluded.id, until = excluded.until";
   const msg_message *m = item->message;
-  int64_t changed = 0;
-  int rc = msg_local_exec(s, sql, &changed, err, "tttdii", s->queue, m->topic, m->key, &m->id,
-                          item->key_until_ms, now_ms);
-  *taken = changed > 0;
-  return rc;
+  return msg_local_exec(s, sql, NULL, err, "tttdi", s->queue, m->topic, m->key, &m->id,
+                        item->key_until_ms);
 }
 
 /* ---- the verb ---- */
 
+/* The insert goes first: where it fails because the id is taken, nothing was written even if a
+ * statement of the host's is the transaction and cannot be undone alone. */
 static int put_one(msg_local_session *s, msg_put *item, int64_t now_ms, msg_err *err) {
   const msg_message *m = item->message;
-  bool taken = true;
-  int rc = m->key ? take_key(s, item, now_ms, &taken, err) : MSG_OK;
+  int found = m->key ? find_key(s, m, now_ms, &item->id, err) : MSG_NOTFOUND;
+  item->existed = found == MSG_OK;
+  if (found != MSG_NOTFOUND)
+    return found;
   item->id = m->id;
-  item->existed = !taken;
-  if (rc == MSG_OK && !taken)
-    return read_key(s, m, &item->id, err);
-  if (rc == MSG_OK)
-    rc = insert(s, m, now_ms, err);
+  int rc = insert(s, m, now_ms, err);
   if (rc == MSG_OK && needs_finish(m, now_ms))
     rc = finish(s, m, now_ms, err);
-  return rc;
+  return rc == MSG_OK && m->key ? remember_key(s, item, err) : rc;
 }
 
 static int put_work(msg_local_session *s, void *arg, msg_err *err) {

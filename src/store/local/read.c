@@ -88,14 +88,15 @@ static int read_once(msg_local_session *s, msg_local_work work, void *arg, msg_e
   if (current)
     rc = work(s, arg, err);
   msg_local_done(s, pin);
-  if (rc != MSG_OK && s->vanished) { /* no store here, or not any more */
+  bool exists = false;
+  if (rc != MSG_OK &&
+      s->vanished) { /* no store here, or not any more; or a table of it is missing */
     s->vanished = false;
-    return MSG_OK;
+    return msg_local_readable(s, &exists, NULL) == MSG_OK && !exists ? MSG_OK : rc;
   }
   if (rc != MSG_OK || current)
     return rc;
   /* Another version, or none: judged, and migrated where it is older. */
-  bool exists = false;
   if ((rc = msg_local_readable(s, &exists, err)) == MSG_OK && exists)
     rc = work(s, arg, err);
   return rc;

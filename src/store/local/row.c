@@ -82,9 +82,7 @@ static void read_bytes(sqlite3_stmt *stmt, int i, enum msg_type type, msg_value 
 
 static void read_value(sqlite3_stmt *stmt, msg_value *out, bool *nomem) {
   switch (sqlite3_column_type(stmt, VALUE)) {
-  case SQLITE_INTEGER:
-    *out = msg_value_int(sqlite3_column_int64(stmt, VALUE));
-    break;
+  case SQLITE_INTEGER: *out = msg_value_int(sqlite3_column_int64(stmt, VALUE)); break;
   case SQLITE_FLOAT:
     *out = (msg_value){.type = MSG_REAL, .r = sqlite3_column_double(stmt, VALUE)};
     break;
@@ -133,8 +131,7 @@ static void read_numbers(sqlite3_stmt *stmt, msg_message *m) {
   m->priority = sqlite3_column_int(stmt, PRIORITY);
   m->timestamp_ms = sqlite3_column_int64(stmt, TIMESTAMP);
   m->ttl_ms = sqlite3_column_int64(stmt, TTL);
-  m->delete_at_ms =
-      is_null(stmt, DELETE_AT) ? MSG_NEVER : sqlite3_column_int64(stmt, DELETE_AT);
+  m->delete_at_ms = is_null(stmt, DELETE_AT) ? MSG_NEVER : sqlite3_column_int64(stmt, DELETE_AT);
   m->seq = sqlite3_column_int64(stmt, SEQ);
   m->deliver_at_ms = sqlite3_column_int64(stmt, DELIVER_AT);
   m->attempts = sqlite3_column_int(stmt, ATTEMPTS);
@@ -158,10 +155,11 @@ int msg_local_read_row(sqlite3_stmt *stmt, int64_t now_ms, msg_message *out, msg
       !read_state(sqlite3_column_int(stmt, STATE), m.delete_at_ms <= now_ms, &m.state)) {
     if (sqlite3_errcode(sqlite3_db_handle(stmt)) == SQLITE_NOMEM)
       return msg_err_nomem(err);
-    return msg_err_set(err, MSG_CORRUPT,
-                       "the message with seq %lld has an id or state that cannot be: delete the row "
-                       "from msg_store_message",
-                       (long long)m.seq);
+    return msg_err_set(
+        err, MSG_CORRUPT,
+        "the message with seq %lld has an id or state that cannot be: delete the row "
+        "from msg_store_message",
+        (long long)m.seq);
   }
   if (m.state == MSG_STATE_CLAIMED)
     read_claim(stmt, &m);

@@ -13,8 +13,8 @@
 static const char *const VERSION_1[] = {
     "CREATE TABLE @.msg_store(version INTEGER NOT NULL, store_id TEXT NOT NULL)",
 
-    /* seq is commit-ordered and never reused (AUTOINCREMENT); a delayed broadcast gets a new one when it becomes visible, so that a
-     * floor never passes something unseen. */
+    /* seq is commit-ordered and never reused (AUTOINCREMENT); a delayed broadcast gets a new one
+     * when it becomes visible, so that a floor never passes something unseen. */
     "CREATE TABLE @.msg_store_message("
     " seq INTEGER PRIMARY KEY AUTOINCREMENT,"
     " id TEXT NOT NULL,"
@@ -31,16 +31,18 @@ static const char *const VERSION_1[] = {
     " sender TEXT NOT NULL, sender_host TEXT,"
     " exclusive INTEGER NOT NULL,"
     " timestamp INTEGER NOT NULL, ttl INTEGER NOT NULL, timing_out INTEGER NOT NULL,"
-    " delete_after INTEGER," /* NULL: delete_after_processing false; else delete_after_processing_time, ms */
+    " delete_after INTEGER," /* NULL: delete_after_processing false; else
+                                delete_after_processing_time, ms */
     " in_answer_to TEXT,"
-    " recipients TEXT,"      /* JSON array */
+    " recipients TEXT," /* JSON array */
     " msg TEXT,"
     " value,"
-    " json INTEGER,"         /* 1: value carries the JSON subtype */
+    " json INTEGER," /* 1: value carries the JSON subtype */
     " map TEXT, additional TEXT, key TEXT, reason TEXT)",
 
     "CREATE UNIQUE INDEX @.msg_store_message_id ON msg_store_message(id)",
-    "CREATE INDEX @.msg_store_message_ready ON msg_store_message(queue, topic, priority, deliver_at)"
+    "CREATE INDEX @.msg_store_message_ready ON msg_store_message(queue, topic, priority, "
+    "deliver_at)"
     " WHERE state = 1",
     /* delete_at, so that what is expired and not yet swept is passed over in the index alone */
     "CREATE INDEX @.msg_store_message_mortal"
@@ -50,7 +52,8 @@ static const char *const VERSION_1[] = {
     "CREATE INDEX @.msg_store_message_delayed ON msg_store_message(due) WHERE state = 4",
     "CREATE INDEX @.msg_store_message_claimed ON msg_store_message(holder, due) WHERE state = 6",
     "CREATE INDEX @.msg_store_message_dead ON msg_store_message(queue, topic) WHERE state = 7",
-    "CREATE INDEX @.msg_store_message_live ON msg_store_message(queue, topic, priority) WHERE state = 8",
+    "CREATE INDEX @.msg_store_message_live ON msg_store_message(queue, topic, priority) WHERE "
+    "state = 8",
     "CREATE INDEX @.msg_store_message_expiry ON msg_store_message(delete_at)"
     " WHERE delete_at IS NOT NULL AND state <> 6",
     /* the head of a group has another state than its followers */
@@ -71,7 +74,8 @@ static const char *const VERSION_1[] = {
     "CREATE TABLE @.msg_store_listener("
     " queue TEXT NOT NULL, node TEXT NOT NULL, pattern TEXT NOT NULL, start INTEGER NOT NULL,"
     " PRIMARY KEY(queue, node, pattern)) WITHOUT ROWID",
-    /* The topic is part of the key: one paused or unread topic must not hold up the floor of the others under a pattern. */
+    /* The topic is part of the key: one paused or unread topic must not hold up the floor of the
+       others under a pattern. */
     "CREATE TABLE @.msg_store_floor("
     " queue TEXT NOT NULL, node TEXT NOT NULL, topic TEXT NOT NULL, priority INTEGER NOT NULL,"
     " pattern TEXT NOT NULL, floor INTEGER NOT NULL,"
@@ -203,15 +207,18 @@ static int write_version(sqlite3 *db, const char *schema, bool is_new, msg_err *
     char hex[sizeof id * 2 + 1];
     for (size_t i = 0; i < sizeof id; i++)
       sqlite3_snprintf(3, hex + i * 2, "%02x", id[i]);
-    sqlite3_snprintf((int)sizeof sql, sql, "INSERT INTO @.msg_store(version, store_id) VALUES(%d, '%s')",
+    sqlite3_snprintf((int)sizeof sql, sql,
+                     "INSERT INTO @.msg_store(version, store_id) VALUES(%d, '%s')",
                      MSG_LOCAL_VERSION, hex);
   } else {
-    sqlite3_snprintf((int)sizeof sql, sql, "UPDATE @.msg_store SET version = %d", MSG_LOCAL_VERSION);
+    sqlite3_snprintf((int)sizeof sql, sql, "UPDATE @.msg_store SET version = %d",
+                     MSG_LOCAL_VERSION);
   }
   return execute(db, schema, sql, err);
 }
 
-/* msg_store is made first: if it exists by now, another connection made it between our look and our lock. */
+/* msg_store is made first: if it exists by now, another connection made it between our look and our
+ * lock. */
 static int make_first(sqlite3 *db, const char *schema, msg_err *err) {
   int rc = execute(db, schema, STEPS[0].sql[0], err);
   if (rc == MSG_BACKEND && strstr(sqlite3_errmsg(db), "already exists"))

@@ -2,11 +2,11 @@
  *
  * msg_store            one row: version, store id
  * msg_store_message    one row a message; `state` is stored, see the codes
- * msg_store_lane       one row a recipient that has not taken its direct message yet (exclusive = 0, state DIRECT), or that may
- *                      claim it now (exclusive = 1, state ADDRESSED only: gone while claimed, delayed, blocked or dead)
- * msg_store_listener   one row a node and pattern: where it began to listen
- * msg_store_floor      one row a node, topic, priority and pattern: every live broadcast of that topic and priority with seq <= floor is
- *                      done with, as far as that pattern goes
+ * msg_store_lane       one row a recipient that has not taken its direct message yet (exclusive =
+ * 0, state DIRECT), or that may claim it now (exclusive = 1, state ADDRESSED only: gone while
+ * claimed, delayed, blocked or dead) msg_store_listener   one row a node and pattern: where it
+ * began to listen msg_store_floor      one row a node, topic, priority and pattern: every live
+ * broadcast of that topic and priority with seq <= floor is done with, as far as that pattern goes
  * msg_store_seen       broadcasts above the floor that a node has seen
  * msg_store_key        de-duplication keys, kept until their window ends
  * msg_store_node       participants
@@ -21,24 +21,27 @@
 
 /* msg_store_message.state. Partial indexes name these numbers: never renumber. */
 enum msg_local_state {
-  MSG_LOCAL_READY = 1,    /* exclusive, claimable, no expiry, no recipients */
-  MSG_LOCAL_MORTAL = 2,   /* exclusive, claimable until delete_at, no recipients */
-  MSG_LOCAL_ADDRESSED = 3,/* exclusive, claimable by its recipients (msg_store_lane) only */
-  MSG_LOCAL_DELAYED = 4,  /* exclusive or not; `due` = deliver_at */
-  MSG_LOCAL_BLOCKED = 5,  /* behind the head of its group */
-  MSG_LOCAL_CLAIMED = 6,  /* `due` = end of the lease */
+  MSG_LOCAL_READY = 1,     /* exclusive, claimable, no expiry, no recipients */
+  MSG_LOCAL_MORTAL = 2,    /* exclusive, claimable until delete_at, no recipients */
+  MSG_LOCAL_ADDRESSED = 3, /* exclusive, claimable by its recipients (msg_store_lane) only */
+  MSG_LOCAL_DELAYED = 4,   /* exclusive or not; `due` = deliver_at */
+  MSG_LOCAL_BLOCKED = 5,   /* behind the head of its group */
+  MSG_LOCAL_CLAIMED = 6,   /* `due` = end of the lease */
   MSG_LOCAL_DEAD = 7,
-  MSG_LOCAL_LIVE = 8,     /* broadcast, visible */
-  MSG_LOCAL_DIRECT = 9    /* not exclusive, waits in msg_store_lane (not delayed there: delayed ones are DELAYED without lane rows) */
+  MSG_LOCAL_LIVE = 8,  /* broadcast, visible */
+  MSG_LOCAL_DIRECT = 9 /* not exclusive, waits in msg_store_lane (not delayed there: delayed ones
+                          are DELAYED without lane rows) */
 };
 
-/* ADDRESSED, DELAYED, BLOCKED and DIRECT: the condition of index msg_store_message_other. A statement must repeat it as it stands to go by that
- * index. Not IN (...), for which SQLite would build a table at every write. */
+/* ADDRESSED, DELAYED, BLOCKED and DIRECT: the condition of index msg_store_message_other. A
+ * statement must repeat it as it stands to go by that index. Not IN (...), for which SQLite would
+ * build a table at every write. */
 #define MSG_LOCAL_OTHER "state > 2 AND state <> 6 AND state <> 7 AND state <> 8"
 
 enum msg_schema_state { MSG_SCHEMA_NONE, MSG_SCHEMA_CURRENT, MSG_SCHEMA_OLD };
 
-/** What is there? Reads only. Errors: MSG_UNSUPPORTED a newer version (text: both numbers, cure: newer msg.so); MSG_CORRUPT. */
+/** What is there? Reads only. Errors: MSG_UNSUPPORTED a newer version (text: both numbers, cure:
+ * newer msg.so); MSG_CORRUPT. */
 int msg_schema_look(sqlite3 *db, const char *schema, enum msg_schema_state *out, msg_err *err);
 /** What a version found in msg_store means. Errors: as msg_schema_look. */
 int msg_schema_judge(sqlite3_int64 version, enum msg_schema_state *out, msg_err *err);

@@ -139,7 +139,8 @@ int msg_local_schema_state(msg_local_session *s, enum msg_schema_state *out, msg
   if (rc == MSG_OK && row)
     rc = msg_schema_judge(sqlite3_column_int64(stmt, 0), out, err);
   else if (rc == MSG_OK)
-    rc = msg_err_set(err, MSG_CORRUPT, "table msg_store of schema %s is empty: restore it from a copy",
+    rc = msg_err_set(err, MSG_CORRUPT,
+                     "table msg_store of schema %s is empty: restore it from a copy",
                      msg_show(s->schema_raw).s);
   msg_local_done(s, stmt);
   if (rc != MSG_OK && s->vanished) {

@@ -3,8 +3,8 @@
 #ifndef MSG_LOCAL_SESSION_H
 #define MSG_LOCAL_SESSION_H
 
-#include "store/local/host.h"
 #include "base/thread.h"
+#include "store/local/host.h"
 #include "store/local/schema.h"
 
 /* Statements of the hot verbs, kept between calls. One slot a text; released by session_release. */
@@ -16,40 +16,42 @@ typedef struct msg_local_session {
   msg_session base;
   /* immutable after open */
   msg_local_store *store;
-  sqlite3 *db;              /* the lent host, or our own connection */
+  sqlite3 *db; /* the lent host, or our own connection */
   bool own;
-  char *schema;             /* schema name as SQL identifier, quoted: "main" */
-  char *schema_raw;         /* unquoted, for sqlite3_txn_state */
+  char *schema;     /* schema name as SQL identifier, quoted: "main" */
+  char *schema_raw; /* unquoted, for sqlite3_txn_state */
   char *queue;
-  msg_host *host;           /* NULL when own */
+  msg_host *host; /* NULL when own */
   int64_t busy_timeout_ms;
   int64_t participant_timeout_ms; /* from the settings of session_open */
   /* owner thread only */
   bool (*interrupted)(void *arg); /* own: of the host it acts for; NULL: never */
   void *arg;
-  int synchronous;                /* own: the level set on db; -1 SQLite's default */
+  int synchronous; /* own: the level set on db; -1 SQLite's default */
   sqlite3_stmt *slot[MSG_LOCAL_SLOTS];
   bool slot_busy[MSG_LOCAL_SLOTS];
   const char *slot_sql[MSG_LOCAL_SLOTS];
-  bool schema_known;        /* the schema was seen current; cleared by release and by "no such table" */
-  const char *what;         /* the verb going on, for error texts; static */
-  bool vanished;            /* set by msg_local_fail: "no such table" of ours */
-  int64_t swept_at_ms;      /* last look of sweep; 0 never */
-  int64_t sweep_pause_ms;   /* no look for so long after it, unless forced */
-  int64_t liveness_at_ms;   /* last look at the processes of claims; 0 never */
-  int swept;                /* rows the last sweep moved */
-  bool claim_dry, claim_wide; /* hints: the last claim found nothing; found messages with expiry or recipients */
-  int64_t marks_left;       /* seen: marks until the next compaction of floors; 0 at first */
+  bool schema_known;   /* the schema was seen current; cleared by release and by "no such table" */
+  const char *what;    /* the verb going on, for error texts; static */
+  bool vanished;       /* set by msg_local_fail: "no such table" of ours */
+  int64_t swept_at_ms; /* last look of sweep; 0 never */
+  int64_t sweep_pause_ms;     /* no look for so long after it, unless forced */
+  int64_t liveness_at_ms;     /* last look at the processes of claims; 0 never */
+  int swept;                  /* rows the last sweep moved */
+  bool claim_dry, claim_wide; /* hints: the last claim found nothing; found messages with expiry or
+                                 recipients */
+  int64_t marks_left;         /* seen: marks until the next compaction of floors; 0 at first */
   int compactions;
-  struct msg_local_horizon *horizon; /* horizon.h: how far there is nothing new, by node and pattern */
+  struct msg_local_horizon
+      *horizon; /* horizon.h: how far there is nothing new, by node and pattern */
   size_t horizons;
 } msg_local_session;
 
 /* ---- statements ---- */
 
-/** A statement for `sql`, whose every "@" is the quoted schema (string literals must hold no '@'). sql must be a string literal: its
- *  address is the key of the slot. Checked out until msg_local_done; a second user of the same text gets one of its own.
- *  Errors: as msg_local_fail. */
+/** A statement for `sql`, whose every "@" is the quoted schema (string literals must hold no '@').
+ * sql must be a string literal: its address is the key of the slot. Checked out until
+ * msg_local_done; a second user of the same text gets one of its own. Errors: as msg_local_fail. */
 int msg_local_stmt(msg_local_session *s, const char *sql, sqlite3_stmt **out, msg_err *err);
 /** Reset (clearing bindings) and give back. NULL allowed. */
 void msg_local_done(msg_local_session *s, sqlite3_stmt *stmt);
@@ -58,63 +60,79 @@ int msg_local_step(msg_local_session *s, sqlite3_stmt *stmt, bool *row, msg_err 
 /** Step a statement that gives no row, and give it back whatever happens. */
 int msg_local_run(msg_local_session *s, sqlite3_stmt *stmt, msg_err *err);
 /** msg_local_fail without a session. `place`: file or schema, for the text. */
-int msg_local_error(sqlite3 *db, const char *schema, const char *place, int sqlite_rc, const char *what, msg_err *err);
-/** Map the connection's error: NOMEM, INTERRUPTED, BUSY (BUSY_SNAPSHOT: text with the cure; retry false), READONLY, IO (FULL), CORRUPT, AUTH,
- *  TOOBIG, else BACKEND; err->native is the extended code. `what` begins the text: "send", "claim", ... */
+int msg_local_error(sqlite3 *db, const char *schema, const char *place, int sqlite_rc,
+                    const char *what, msg_err *err);
+/** Map the connection's error: NOMEM, INTERRUPTED, BUSY (BUSY_SNAPSHOT: text with the cure; retry
+ * false), READONLY, IO (FULL), CORRUPT, AUTH, TOOBIG, else BACKEND; err->native is the extended
+ * code. `what` begins the text: "send", "claim", ... */
 int msg_local_fail(msg_local_session *s, int sqlite_rc, const char *what, msg_err *err);
 
 /* ---- binding ---- */
-int msg_local_bind_text(sqlite3_stmt *stmt, int i, const char *s);  /* NULL binds NULL; SQLITE_STATIC */
-int msg_local_bind_oid(sqlite3_stmt *stmt, int i, const msg_oid *id, char hex[MSG_OID_HEX + 1]); /* hex: storage until reset */
+int msg_local_bind_text(sqlite3_stmt *stmt, int i,
+                        const char *s); /* NULL binds NULL; SQLITE_STATIC */
+int msg_local_bind_oid(sqlite3_stmt *stmt, int i, const msg_oid *id,
+                       char hex[MSG_OID_HEX + 1]); /* hex: storage until reset */
 int msg_local_bind_value(sqlite3_stmt *stmt, int i, const msg_value *v);
 char *msg_local_column_dup(sqlite3_stmt *stmt, int i, bool *nomem); /* NULL for NULL */
 
 /* ---- reading ---- */
-/** For reading verbs: *exists false when the schema holds no store (then there is nothing to read). Always asks: the host may have
- *  rolled the schema back. */
+/** For reading verbs: *exists false when the schema holds no store (then there is nothing to read).
+ * Always asks: the host may have rolled the schema back. */
 int msg_local_readable(msg_local_session *s, bool *exists, msg_err *err);
 /** msg_schema_look by a kept statement. */
 int msg_local_schema_state(msg_local_session *s, enum msg_schema_state *out, msg_err *err);
-/** Runs once or more: each run starts anew (drops what an earlier one gathered) and gives every statement back. */
+/** Runs once or more: each run starts anew (drops what an earlier one gathered) and gives every
+ * statement back. */
 typedef int (*msg_local_work)(msg_local_session *s, void *arg, msg_err *err);
 /** The host asks to stop. */
 bool msg_local_interrupted(const msg_local_session *s);
 
 /* ---- writing ---- */
-/** Run `work` as one atomic write: makes the schema if missing. `many`: more than one statement, or one that does not write at once: wrapped
- *  in a savepoint where SQLite allows one, and the write lock is taken first (never read-then-upgrade). On failure nothing of it stays (where a savepoint was
- *  refused because a host statement is writing, the error aborts that statement). A plain BUSY is retried in interruptible slices of at most
- *  50 ms up to busy_timeout_ms while sqlite3_txn_state was NONE; BUSY_SNAPSHOT at state NONE is retried likewise. A vanished schema (rolled
- *  back) is made again, once. */
-int msg_local_write(msg_local_session *s, const char *what, bool many, msg_local_work work, void *arg, msg_err *err);
-/** Does what is read now stay as it is until the host's transaction or writing statement ends? Then the write
- *  lock must come before the first read. */
+/** Run `work` as one atomic write: makes the schema if missing. `many`: more than one statement, or
+ * one that does not write at once: wrapped in a savepoint where SQLite allows one, and the write
+ * lock is taken first (never read-then-upgrade). On failure nothing of it stays (where a savepoint
+ * was refused because a host statement is writing, the error aborts that statement). A plain BUSY
+ * is retried in interruptible slices of at most 50 ms up to busy_timeout_ms while sqlite3_txn_state
+ * was NONE; BUSY_SNAPSHOT at state NONE is retried likewise. A vanished schema (rolled back) is
+ * made again, once. */
+int msg_local_write(msg_local_session *s, const char *what, bool many, msg_local_work work,
+                    void *arg, msg_err *err);
+/** Does what is read now stay as it is until the host's transaction or writing statement ends? Then
+ * the write lock must come before the first read. */
 bool msg_local_pinned(const msg_local_session *s);
-/** For verbs that read before they write: inside BEGIN take the write lock now. Nothing in autocommit. */
+/** For verbs that read before they write: inside BEGIN take the write lock now. Nothing in
+ * autocommit. */
 int msg_local_lock(msg_local_session *s, const char *what, msg_err *err);
 /** The same without waiting for a lock. */
-int msg_local_try_write(msg_local_session *s, const char *what, bool many, msg_local_work work, void *arg, msg_err *err);
+int msg_local_try_write(msg_local_session *s, const char *what, bool many, msg_local_work work,
+                        void *arg, msg_err *err);
 
 /* ---- sweep.c ---- */
-/** Promote, return, bury or remove at most 256 rows that are due at `now` (all queues): delays over, leases over, owners' processes gone, lives
- *  over, keys forgotten. Looks first, with indexes only; writes only if something is due: in autocommit a write of its own; inside BEGIN only if
- *  the transaction holds the write lock already, else it does nothing. Looks at most once in 5 ms (and so that it takes a fifth of the time) unless
- *  `force`; only then it waits for a lock. So a verb that came back with less than it may have must force a look before it says so.
- *  A store that is locked or read-only is no error. *backlog: due rows stayed behind. s->swept: rows it moved. */
-int msg_local_sweep(msg_local_session *s, const msg_actor *actor, int64_t now_ms, bool force, bool *backlog, msg_err *err);
+/** Promote, return, bury or remove at most 256 rows that are due at `now` (all queues): delays
+ * over, leases over, owners' processes gone, lives over, keys forgotten. Looks first, with indexes
+ * only; writes only if something is due: in autocommit a write of its own; inside BEGIN only if the
+ * transaction holds the write lock already, else it does nothing. Looks at most once in 5 ms (and
+ * so that it takes a fifth of the time) unless `force`; only then it waits for a lock. So a verb
+ * that came back with less than it may have must force a look before it says so. A store that is
+ * locked or read-only is no error. *backlog: due rows stayed behind. s->swept: rows it moved. */
+int msg_local_sweep(msg_local_session *s, const msg_actor *actor, int64_t now_ms, bool force,
+                    bool *backlog, msg_err *err);
 /** Is anything due that a sweep would move? Reads only; looks at owners' processes. */
 int msg_local_sweep_due(msg_local_session *s, int64_t now_ms, bool *due, msg_err *err);
 
 /* ---- row.c ---- */
-/** Columns of msg_store_message in the order msg_local_read_row expects; use as "SELECT " MSG_LOCAL_COLUMNS " FROM ...". */
-#define MSG_LOCAL_COLUMNS                                                                               \
-  "seq, id, topic, state, priority, deliver_at, due, delete_at, attempts, owner, token, since, grp,"    \
-  " sender, sender_host, exclusive, timestamp, ttl, timing_out, delete_after, in_answer_to,"             \
-  " CASE WHEN recipients IS NOT NULL THEN"                                                              \
-  " (SELECT group_concat(value, char(10)) FROM json_each(recipients)) END,"                             \
+/** Columns of msg_store_message in the order msg_local_read_row expects; use as "SELECT "
+ * MSG_LOCAL_COLUMNS " FROM ...". */
+#define MSG_LOCAL_COLUMNS                                                                          \
+  "seq, id, topic, state, priority, deliver_at, due, delete_at, attempts, owner, token, since, "   \
+  "grp,"                                                                                           \
+  " sender, sender_host, exclusive, timestamp, ttl, timing_out, delete_after, in_answer_to,"       \
+  " CASE WHEN recipients IS NOT NULL THEN"                                                         \
+  " (SELECT group_concat(value, char(10)) FROM json_each(recipients)) END,"                        \
   " msg, value, json, map, additional, key, reason"
-/** Read one row (statement positioned on it) into *out, which it initialises. state is as shown at `now`: expired when delete_at <= now and not
- *  claimed; processed_by stays NULL. Errors: MSG_NOMEM; MSG_CORRUPT a stored id or state that cannot be. */
+/** Read one row (statement positioned on it) into *out, which it initialises. state is as shown at
+ * `now`: expired when delete_at <= now and not claimed; processed_by stays NULL. Errors: MSG_NOMEM;
+ * MSG_CORRUPT a stored id or state that cannot be. */
 int msg_local_read_row(sqlite3_stmt *stmt, int64_t now_ms, msg_message *out, msg_err *err);
 
 /* ---- the verbs, by file (signatures as in store.h, on msg_local_session) ----
@@ -124,13 +142,16 @@ int msg_local_read_row(sqlite3_stmt *stmt, int64_t now_ms, msg_message *out, msg
  * listen.c  listen, unlisten, listeners, unseen, seen (floors)
  * count.c   topics, queues, deadline, describe
  * presence.c presence_put/list/withdraw, lanes, lane_drop
- * watch.c   watch_*                      local.c   open, identify, caps, place, sessions, claims_undone, the ops table */
+ * watch.c   watch_*                      local.c   open, identify, caps, place, sessions,
+ * claims_undone, the ops table */
 int msg_local_lock_now(msg_session *, msg_err *);
 int msg_local_put(msg_session *, const msg_actor *, msg_put *, size_t, msg_err *);
 int msg_local_claim(msg_session *, const msg_actor *, const msg_claim *, msg_list *, msg_err *);
 int msg_local_claimable(msg_session *, const msg_actor *, const msg_claim *, bool *, msg_err *);
-int msg_local_settle(msg_session *, const msg_actor *, const msg_settle *, msg_settle_item *, size_t, msg_err *);
-int msg_local_update(msg_session *, const msg_actor *, const msg_oid *, const msg_update *, msg_err *);
+int msg_local_settle(msg_session *, const msg_actor *, const msg_settle *, msg_settle_item *,
+                     size_t, msg_err *);
+int msg_local_update(msg_session *, const msg_actor *, const msg_oid *, const msg_update *,
+                     msg_err *);
 int msg_local_remove(msg_session *, const msg_actor *, const msg_oid *, msg_err *);
 int msg_local_purge(msg_session *, const msg_actor *, const msg_pattern *, int64_t *, msg_err *);
 int msg_local_redrive(msg_session *, const msg_actor *, const msg_pattern *, int64_t *, msg_err *);
@@ -163,25 +184,33 @@ void msg_local_watch_close(msg_watch *);
 struct msg_local_store {
   msg_store base;
   /* immutable after open */
-  char *path;               /* file name, "" without a file */
-  char *vfs;                /* VFS name for our own connections */
+  char *path; /* file name, "" without a file */
+  char *vfs;  /* VFS name for our own connections */
   char key[96];
   /* shared: guarded by mtx */
   msg_mutex *mtx;
-  /* deliveries rolled back, bounded to 4096 (oldest forgotten). base: stored attempts when they were counted, -1 not looked yet */
-  struct msg_undone { msg_oid id; int32_t count, base; } *undone;
+  /* deliveries rolled back, bounded to 4096 (oldest forgotten). base: stored attempts when they
+   * were counted, -1 not looked yet */
+  struct msg_undone {
+    msg_oid id;
+    int32_t count, base;
+  } * undone;
   size_t undone_count, undone_cap;
 };
 /** Are there rolled-back deliveries? Cheap. */
 bool msg_local_undone_any(msg_local_store *store);
-/** Rolled-back deliveries of one id whose stored attempts are `attempts`. keep: the claim may itself be rolled back, so they stay counted
- *  for as long as the stored attempts do not move on; else they are forgotten. */
-int32_t msg_local_undone_take(msg_local_store *store, const msg_oid *id, int32_t attempts, bool keep);
+/** Rolled-back deliveries of one id whose stored attempts are `attempts`. keep: the claim may
+ * itself be rolled back, so they stay counted for as long as the stored attempts do not move on;
+ * else they are forgotten. */
+int32_t msg_local_undone_take(msg_local_store *store, const msg_oid *id, int32_t attempts,
+                              bool keep);
 /** The message starts anew (redrive). */
 void msg_local_undone_forget(msg_local_store *store, const msg_oid *id);
-/** A connection of our own on the store's file, through the host's VFS: NOMUTEX, busy timeout 0. `writable` false: read only. */
+/** A connection of our own on the store's file, through the host's VFS: NOMUTEX, busy timeout 0.
+ * `writable` false: read only. */
 int msg_local_connect(msg_local_store *store, bool writable, sqlite3 **out, msg_err *err);
-int msg_local_session_open(msg_store *, msg_host *, const char *, const msg_settings *, msg_session **, msg_err *);
+int msg_local_session_open(msg_store *, msg_host *, const char *, const msg_settings *,
+                           msg_session **, msg_err *);
 void msg_local_session_close(msg_session *);
 void msg_local_session_release(msg_session *);
 

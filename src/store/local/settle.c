@@ -1,6 +1,7 @@
 /* settle.c - what an owner does with a claim: ack, release, extend, reject; and an operator: free.
  *
- * A token fences: who lost the lease, or shares only the node's name with its later owner, changes nothing. */
+ * A token fences: who lost the lease, or shares only the node's name with its later owner, changes
+ * nothing. */
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -142,7 +143,8 @@ static int by_seq(const void *a, const void *b) {
   return (x->item > y->item) - (x->item < y->item);
 }
 
-/* Finds the rows that may be settled, and marks their items. Those of groups are left to settle_item. */
+/* Finds the rows that may be settled, and marks their items. Those of groups are left to
+ * settle_item. */
 static int find_rows(msg_local_session *s, struct settling *w, struct batch *b, msg_err *err) {
   static const char sql[] = "SELECT seq FROM @.msg_store_message WHERE " THEIRS " AND grp IS NULL";
   for (size_t i = 0; i < w->n; i++) {
@@ -177,7 +179,8 @@ static int drop_one(msg_local_session *s, int64_t seq, msg_err *err) {
   return msg_local_exec(s, "DELETE FROM @.msg_store_message WHERE seq = ?1", NULL, err, "i", seq);
 }
 
-/* One statement for many neighbours. The range bounds what it reads should stale statistics make SQLite scan it. */
+/* One statement for many neighbours. The range bounds what it reads should stale statistics make
+ * SQLite scan it. */
 static int drop_range(msg_local_session *s, const struct found *at, size_t n, msg_err *err) {
   static const char sql[] = "DELETE FROM @.msg_store_message WHERE seq BETWEEN ?1 AND ?2"
                             " AND seq IN (SELECT value FROM json_each(?3))";
@@ -246,7 +249,8 @@ static int many_work(msg_local_session *s, void *arg, msg_err *err) {
 
 /* Could the statement for one message alone have missed it? Reads only. */
 static int is_grouped(msg_local_session *s, struct settling *w, bool *out, msg_err *err) {
-  static const char sql[] = "SELECT 1 FROM @.msg_store_message WHERE " THEIRS " AND grp IS NOT NULL";
+  static const char sql[] =
+      "SELECT 1 FROM @.msg_store_message WHERE " THEIRS " AND grp IS NOT NULL";
   sqlite3_stmt *stmt = NULL;
   int rc = theirs(s, sql, w, w->items, NULL, &stmt, err);
   if (rc == MSG_OK)

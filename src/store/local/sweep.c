@@ -7,13 +7,13 @@
 #include "store/local/move.h"
 #include "store/local/reading.h"
 
-#define LOOK_PAUSE_MS     5
-#define WORK_SHARE        4 /* after work of t ms, none for that many times t */
-#define LIVENESS_PAUSE_MS 50
-#define ROWS_MAX          256
-#define EXPIRED_MIN       64 /* share of ROWS_MAX that delays and leases leave to expired rows */
-#define KEYS_MAX          64
-#define HOLDERS_MAX       16
+#define LOOK_PAUSE_MS        5
+#define WORK_SHARE           4 /* after work of t ms, none for that many times t */
+#define LIVENESS_PAUSE_MS    50
+#define ROWS_MAX             256
+#define EXPIRED_MIN          64 /* share of ROWS_MAX that delays and leases leave to expired rows */
+#define KEYS_MAX             64
+#define HOLDERS_MAX          16
 #define MAX_ATTEMPTS_DEFAULT 20
 
 /* What a look found due. */
@@ -29,7 +29,8 @@ struct due {
 enum kind { DELAYED = 1, EXPIRED, KEYS, CLAIMED };
 
 /* Every index is named: statistics of an emptier table must not lead SQLite to scan a fuller one.
- * One row each: kind, process, when the first of it is due. The processes are found by skipping through the index. */
+ * One row each: kind, process, when the first of it is due. The processes are found by skipping
+ * through the index. */
 static const char SQL_LOOK[] =
     "WITH RECURSIVE holders(x) AS ("
     " SELECT min(holder) FROM @.msg_store_message INDEXED BY msg_store_message_claimed"
@@ -45,7 +46,8 @@ static const char SQL_LOOK[] =
     " UNION ALL SELECT 3, NULL, (SELECT min(until) FROM @.msg_store_key"
     "  INDEXED BY msg_store_key_until)"
     " UNION ALL SELECT 4, x, (SELECT min(due) FROM @.msg_store_message"
-    "  INDEXED BY msg_store_message_claimed WHERE state = 6 AND holder = x) FROM holders WHERE x IS NOT NULL";
+    "  INDEXED BY msg_store_message_claimed WHERE state = 6 AND holder = x) FROM holders WHERE x "
+    "IS NOT NULL";
 
 /* ---- looking ---- */
 
@@ -73,7 +75,8 @@ static int note_holder(struct due *d, const char *process, bool over, bool liven
 }
 
 static int note(sqlite3_stmt *stmt, int64_t now_ms, bool liveness, struct due *d, msg_err *err) {
-  bool over = sqlite3_column_type(stmt, 2) != SQLITE_NULL && sqlite3_column_int64(stmt, 2) <= now_ms;
+  bool over =
+      sqlite3_column_type(stmt, 2) != SQLITE_NULL && sqlite3_column_int64(stmt, 2) <= now_ms;
   switch ((enum kind)sqlite3_column_int(stmt, 0)) {
   case DELAYED: d->delayed = over; return MSG_OK;
   case EXPIRED: d->expired = over; return MSG_OK;
@@ -131,8 +134,9 @@ static int move_free(msg_local_session *s, struct sweep *w, msg_local_item *item
 
 /* In the order in which they were to become visible. */
 static int sweep_delayed(msg_local_session *s, struct sweep *w, msg_err *err) {
-  static const char sql[] = "SELECT seq FROM @.msg_store_message INDEXED BY msg_store_message_delayed"
-                            " WHERE state = 4 AND due <= ?1 ORDER BY due, seq LIMIT ?2";
+  static const char sql[] =
+      "SELECT seq FROM @.msg_store_message INDEXED BY msg_store_message_delayed"
+      " WHERE state = 4 AND due <= ?1 ORDER BY due, seq LIMIT ?2";
   sqlite3_stmt *stmt = NULL;
   int rc = msg_local_bound(s, sql, &stmt, err, "ii", w->now_ms, (int64_t)(w->left - EXPIRED_MIN));
   return rc == MSG_OK ? move_all(s, w, stmt, move_free, err) : rc;
@@ -146,9 +150,10 @@ static int move_return(msg_local_session *s, struct sweep *w, msg_local_item *it
 
 static int sweep_claimed(msg_local_session *s, struct sweep *w, const struct holder *h,
                          msg_err *err) {
-  static const char sql[] = "SELECT seq FROM @.msg_store_message INDEXED BY msg_store_message_claimed"
-                            " WHERE state = 6 AND holder = ?1 AND due <= ?2"
-                            " ORDER BY due, seq LIMIT ?3";
+  static const char sql[] =
+      "SELECT seq FROM @.msg_store_message INDEXED BY msg_store_message_claimed"
+      " WHERE state = 6 AND holder = ?1 AND due <= ?2"
+      " ORDER BY due, seq LIMIT ?3";
   sqlite3_stmt *stmt = NULL;
   int rc = msg_local_bound(s, sql, &stmt, err, "tii", h->process, h->dead ? MSG_NEVER : w->now_ms,
                            (int64_t)(w->left - EXPIRED_MIN));
@@ -159,8 +164,9 @@ static int move_drop(msg_local_session *s, struct sweep *w, msg_local_item *item
   return msg_local_item_drop(s, item, w->now_ms, err);
 }
 
-/* Up to the row that is the `left`th from the front of the expiry index, so that the statement reads a range of it: to pick
- * them by IN (SELECT ...) would scan the table where statistics are stale. */
+/* Up to the row that is the `left`th from the front of the expiry index, so that the statement
+ * reads a range of it: to pick them by IN (SELECT ...) would scan the table where statistics are
+ * stale. */
 static int find_last(msg_local_session *s, const struct sweep *w, int64_t *at_ms, int64_t *seq,
                      msg_err *err) {
   static const char sql[] =

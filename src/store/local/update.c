@@ -37,7 +37,8 @@ static int is_passed(msg_local_session *s, const msg_local_listener *l, const st
   return rc == MSG_NOTFOUND ? MSG_OK : rc;
 }
 
-/* `l[0..n)` are the patterns of one node. Marks the new number for it, unless the old one still waits for it. */
+/* `l[0..n)` are the patterns of one node. Marks the new number for it, unless the old one still
+ * waits for it. */
 static int carry_node(msg_local_session *s, const msg_local_listener *l, size_t n,
                       const struct live *m, msg_err *err) {
   static const char sql[] =
@@ -73,8 +74,8 @@ static int carry_marks(msg_local_session *s, const struct live *m, msg_err *err)
   return rc;
 }
 
-/* Floors are kept by priority: one that passed nothing of the old priority may have passed this number in the new. So the
- * message gets a new number, above every floor. */
+/* Floors are kept by priority: one that passed nothing of the old priority may have passed this
+ * number in the new. So the message gets a new number, above every floor. */
 static int renumber(msg_local_session *s, msg_local_item *item, int64_t old_priority,
                     msg_err *err) {
   struct live m = {.topic = item->topic, .priority = old_priority, .seq = item->seq};
@@ -82,8 +83,8 @@ static int renumber(msg_local_session *s, msg_local_item *item, int64_t old_prio
   if (rc == MSG_OK)
     rc = carry_marks(s, &m, err);
   if (rc == MSG_OK)
-    rc = msg_local_exec(s, "UPDATE @.msg_store_message SET seq = ?2 WHERE seq = ?1", NULL, err, "ii",
-                        item->seq, m.new_seq);
+    rc = msg_local_exec(s, "UPDATE @.msg_store_message SET seq = ?2 WHERE seq = ?1", NULL, err,
+                        "ii", item->seq, m.new_seq);
   if (rc == MSG_OK)
     item->seq = m.new_seq;
   return rc;
@@ -116,13 +117,15 @@ static int set_deliver_at(msg_local_session *s, msg_local_item *item, int64_t de
                           int64_t now_ms, msg_err *err) {
   bool out = item->state == MSG_LOCAL_LIVE || item->state == MSG_LOCAL_DIRECT;
   if (item->state == MSG_LOCAL_CLAIMED)
-    return msg_err_set(err, MSG_MISUSE,
-                       "update: the message is claimed, its delivery time cannot change: release it "
-                       "with a delay, or free it in msg_locks first");
+    return msg_err_set(
+        err, MSG_MISUSE,
+        "update: the message is claimed, its delivery time cannot change: release it "
+        "with a delay, or free it in msg_locks first");
   if (out && deliver_at_ms > now_ms)
-    return msg_err_set(err, MSG_MISUSE,
-                       "update: the message is out to its listeners and cannot be delayed any more: "
-                       "delete it and send another");
+    return msg_err_set(
+        err, MSG_MISUSE,
+        "update: the message is out to its listeners and cannot be delayed any more: "
+        "delete it and send another");
   item->deliver_at_ms = deliver_at_ms;
   int rc = msg_local_exec(s, "UPDATE @.msg_store_message SET deliver_at = ?2 WHERE seq = ?1", NULL,
                           err, "ii", item->seq, deliver_at_ms);

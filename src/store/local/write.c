@@ -30,8 +30,8 @@ static int wait_slice(msg_local_session *s, struct patience *p, msg_err *err) {
   return MSG_OK;
 }
 
-/* May the same work be tried again? Only while this connection holds nothing of the schema: else the lock it waits
- * for may wait for ours, and a stale snapshot stays stale. */
+/* May the same work be tried again? Only while this connection holds nothing of the schema: else
+ * the lock it waits for may wait for ours, and a stale snapshot stays stale. */
 static bool worth_waiting(const msg_local_session *s, const msg_err *e) {
   return e->rc == MSG_BUSY && sqlite3_txn_state(s->db, s->schema_raw) <= SQLITE_TXN_NONE;
 }
@@ -76,8 +76,8 @@ static int ready_to_undo(msg_local_session *s, msg_err *err) {
   return rc;
 }
 
-/* *open stays false where SQLite refuses: a statement of the host is writing, and is the transaction. SAVEPOINT takes no
- * lock, so BUSY has no other meaning here. */
+/* *open stays false where SQLite refuses: a statement of the host is writing, and is the
+ * transaction. SAVEPOINT takes no lock, so BUSY has no other meaning here. */
 static int savepoint(msg_local_session *s, bool *open, msg_err *err) {
   msg_err e;
   int rc = ready_to_undo(s, &e);
@@ -91,8 +91,8 @@ static int savepoint(msg_local_session *s, bool *open, msg_err *err) {
   return rc;
 }
 
-/* Undoes the savepoint; where it is the transaction, by ROLLBACK, since its RELEASE could meet the readers again. After
- * some errors SQLite has rolled everything back already. */
+/* Undoes the savepoint; where it is the transaction, by ROLLBACK, since its RELEASE could meet the
+ * readers again. After some errors SQLite has rolled everything back already. */
 static void unwind(msg_local_session *s, bool is_transaction) {
   msg_err ignored;
   if (sqlite3_get_autocommit(s->db))
@@ -105,7 +105,8 @@ static void unwind(msg_local_session *s, bool is_transaction) {
   run(s, SQL_RELEASE, &ignored);
 }
 
-/* In autocommit RELEASE commits, and may meet readers (rollback journal): the work stays as it is meanwhile. */
+/* In autocommit RELEASE commits, and may meet readers (rollback journal): the work stays as it is
+ * meanwhile. */
 static int release(msg_local_session *s, struct patience *p, msg_err *err) {
   for (;;) {
     msg_err e;
@@ -141,9 +142,10 @@ static bool host_is_writing(const msg_local_session *s) {
   return stmt != NULL;
 }
 
-/* Inside BEGIN a failed statement of the host goes back to its own savepoint, which SQLite opens only in the schema it
- * writes itself. An INSERT into a table of ours in temp would leave its first rows here. A nested statement that has a
- * savepoint of its own opens the outer one as well, and only the nested is closed after it. */
+/* Inside BEGIN a failed statement of the host goes back to its own savepoint, which SQLite opens
+ * only in the schema it writes itself. An INSERT into a table of ours in temp would leave its first
+ * rows here. A nested statement that has a savepoint of its own opens the outer one as well, and
+ * only the nested is closed after it. */
 static int mark(msg_local_session *s, msg_err *err) {
   if (sqlite3_get_autocommit(s->db) || !host_is_writing(s))
     return MSG_OK;
