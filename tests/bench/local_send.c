@@ -45,9 +45,9 @@ static double rate(side *s, int exclusive, int transactions, int batch) {
 }
 
 static void pair(const char *synchronous, int exclusive, int batch, double target) {
-  char name[2][64], figure[96];
+  char name[2][80], figure[96];
   side ours, bare;
-  snprintf(name[0], sizeof name[0], "send-%s-%d-%d.db", synchronous, exclusive, batch);
+  snprintf(name[0], 64, "send-%s-%d-%d.db", synchronous, exclusive, batch);
   snprintf(name[1], sizeof name[1], "bare-%s", name[0]);
   bench_make(name[1]);
   ours = (side){.db = bench_open(name[0], synchronous, true), .product = true};

@@ -165,6 +165,8 @@ static void each_allocation(const char *setup, const char *sql) {
   while (fail_once(db, sql, nth, false))
     nth++;
   finish(db, sql, nth, before);
+  if (getenv("MSG_VERBOSE"))
+    print_message("%5ld allocations: %s\n", nth, sql);
   for (long n = 1; on_fresh_connection(setup, sql, n, false); n += 1 + n / 12)
     on_fresh_connection(setup, sql, n, true);
 }

@@ -43,11 +43,20 @@ def normalise(text):
     text = re.sub(r"\b[0-9a-f]{24}\b", "<id>", text)
     text = re.sub(r"\b1[0-9]{12}\b", "<time>", text)
     text = re.sub(r"\b[a-z0-9.-]+-sqlite3[a-z0-9.-]*-[0-9]+-[0-9]+\b", "<node>", text)
-    # Shells differ: in what they call an error, in box corners and in alignment; rules follow the width of columns.
+    # Shells differ: in what they call an error, in the lines of boxes, in alignment, in where they wrap cells.
     text = re.sub(r"^((Runtime|Parse) error|Error)( near line \d+)?:( in prepare,| stepping,)?", "Error:", text,
                   flags=re.MULTILINE)
-    text = re.sub("[┌┐└┘├┤┬┴┼╭╮╰╯╞╪╡]", "+", re.sub("[─═-]{3,}", "---", text)).replace("│", "|")
-    return "\n".join(re.sub(r"\s+", " ", line).strip() for line in text.strip().splitlines())
+    lines = []
+    for line in text.strip().splitlines():
+        if re.fullmatch("[┌┐└┘├┤┬┴┼╭╮╰╯╞╪╡─═ +-]+", line):
+            continue
+        line = re.sub(r"\s+", " ", line).strip()
+        cells = [cell.replace(" ", "") for cell in re.split("[│|]", line)[1:-1]]
+        if cells and not cells[0] and lines and isinstance(lines[-1], list) and len(lines[-1]) == len(cells):
+            lines[-1] = [above + below for above, below in zip(lines[-1], cells)]
+        else:
+            lines.append(cells if line[:1] in "│|" else line)
+    return "\n".join(" | ".join(line) if isinstance(line, list) else line for line in lines)
 
 
 def steps(body):

@@ -30,6 +30,7 @@ struct settling {
   msg_settle_item *items;
   size_t n;
   int64_t now_ms;
+  bool grouped; /* a message alone that its one statement may have missed */
 };
 
 /* A statement on one message of theirs, by THEIRS. ?6, if any, is `extra`. */
@@ -248,7 +249,8 @@ static int many_work(msg_local_session *s, void *arg, msg_err *err) {
 }
 
 /* Could the statement for one message alone have missed it? Reads only. */
-static int is_grouped(msg_local_session *s, struct settling *w, bool *out, msg_err *err) {
+static int is_grouped(msg_local_session *s, void *arg, msg_err *err) {
+  struct settling *w = arg;
   static const char sql[] =
       "SELECT 1 FROM @.msg_store_message WHERE " THEIRS " AND grp IS NOT NULL";
   sqlite3_stmt *stmt = NULL;
@@ -256,7 +258,7 @@ static int is_grouped(msg_local_session *s, struct settling *w, bool *out, msg_e
   if (rc == MSG_OK)
     rc = msg_local_row(s, stmt, err);
   msg_local_done(s, stmt);
-  *out = rc == MSG_OK;
+  w->grouped = rc == MSG_OK;
   return rc == MSG_NOTFOUND ? MSG_OK : rc;
 }
 
@@ -266,7 +268,6 @@ int msg_local_settle(msg_session *base, const msg_actor *actor, const msg_settle
   struct settling w = {
       .actor = actor, .how = how, .items = items, .n = n, .now_ms = msg_clock_now_ms()};
   const char *what = WHAT[how->verb];
-  bool grouped = true;
   bool single = n == 1 && (how->verb == MSG_SETTLE_ACK || how->verb == MSG_SETTLE_EXTEND);
   bool backlog;
   int rc = msg_local_sweep(s, actor, w.now_ms, false, &backlog, err);
@@ -275,6 +276,6 @@ int msg_local_settle(msg_session *base, const msg_actor *actor, const msg_settle
   if (rc == MSG_OK && single && (items[0].done || how->verb == MSG_SETTLE_EXTEND))
     return MSG_OK;
   if (rc == MSG_OK && single)
-    rc = is_grouped(s, &w, &grouped, err);
-  return rc == MSG_OK && grouped ? msg_local_write(s, what, true, many_work, &w, err) : rc;
+    rc = msg_local_read(s, what, is_grouped, &w, err);
+  return rc == MSG_OK && (!single || w.grouped) ? msg_local_write(s, what, true, many_work, &w, err) : rc;
 }
