@@ -153,6 +153,7 @@ static int start(queue_cursor *c, const char *plan, int argc, sqlite3_value **ar
   msg_call call;
   const char *node = NULL;
   msg_filter_init(&f);
+  f.bare = true;
   int rc = msg_plan_filter(plan, argc, argv, &f, &node, err);
   if (rc == MSG_OK && msg_filter_add_topic(&f, t->def.topic) != MSG_OK)
     rc = msg_err_nomem(err);

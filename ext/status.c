@@ -110,6 +110,7 @@ static int load_locks(msg_table *t, msg_rows *rows, msg_err *err) {
     return rc;
   msg_filter_init(&f);
   f.states = 1u << MSG_STATE_CLAIMED;
+  f.bare = true;
   rc = r.call.session->ops->find(r.call.session, &f, &find, err);
   msg_filter_clear(&f);
   if (rc != MSG_OK)

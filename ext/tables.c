@@ -136,6 +136,7 @@ static int find_by(msg_session *session, sqlite3_int64 rowid, bool by_seq, msg_m
   msg_find *find;
   msg_message next;
   msg_filter_init(&f);
+  f.bare = true;
   filter_for(&f, rowid, by_seq);
   int found = 0, rc = session->ops->find(session, &f, &find, err);
   msg_filter_clear(&f);

@@ -45,13 +45,13 @@ static double rate(side *s, int exclusive, int transactions, int batch) {
 }
 
 static void pair(const char *synchronous, int exclusive, int batch, double target) {
-  char name[2][80], figure[96];
+  char name[64], bare_name[80], figure[96];
   side ours, bare;
-  snprintf(name[0], 64, "send-%s-%d-%d.db", synchronous, exclusive, batch);
-  snprintf(name[1], sizeof name[1], "bare-%s", name[0]);
-  bench_make(name[1]);
-  ours = (side){.db = bench_open(name[0], synchronous, true), .product = true};
-  bare = (side){.db = bench_open(name[1], synchronous, false)};
+  snprintf(name, sizeof name, "send-%s-%d-%d.db", synchronous, exclusive, batch);
+  snprintf(bare_name, sizeof bare_name, "bare-%s", name);
+  bench_make(bare_name);
+  ours = (side){.db = bench_open(name, synchronous, true), .product = true};
+  bare = (side){.db = bench_open(bare_name, synchronous, false)};
   ours.send = bench_prepare(ours.db, exclusive ? "SELECT msg_enqueue('orders', ?1)"
                                                : "SELECT msg_send('orders', ?1)");
   bare.send = bench_prepare(bare.db, BARE_INSERT);

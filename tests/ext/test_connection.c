@@ -217,8 +217,8 @@ static void the_first_table_form_gives_each_row_once(void **state) {
   (void)state;
   static const char *const SQL[] = {
       "SELECT group_concat(value) FROM msg_claim('work', 10)",
-      "SELECT group_concat(x) FROM (SELECT 'a' AS x UNION ALL SELECT value FROM msg_claim('work', "
-      "10))",
+      ("SELECT group_concat(x) FROM"
+       " (SELECT 'a' AS x UNION ALL SELECT value FROM msg_claim('work', 10))"),
       "SELECT group_concat(value) FROM app LEFT JOIN msg_claim('work', 10)",
   };
   static const char *const WANT[] = {"1,2", "a,1,2", "1,2"};

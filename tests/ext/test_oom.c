@@ -100,7 +100,8 @@ static const char *const STATEMENTS[] = {
     "SELECT count(*) FROM msg_listeners, msg_cursors, msg_stats, msg_settings, msg_doctor",
     "DROP TABLE IF EXISTS w; CREATE VIRTUAL TABLE temp.w USING msg_queue(topic='work', total "
     "REAL); SELECT * FROM w",
-    "DROP TABLE IF EXISTS w; CREATE VIRTUAL TABLE temp.w USING msg_queue(topic='work', node='me', "
+    "DROP TABLE IF EXISTS w; SELECT msg_purge('work'); "
+    "CREATE VIRTUAL TABLE temp.w USING msg_queue(topic='work', node='me', "
     "\"a b\" REAL, c);"
     "INSERT INTO w(\"a b\", c) VALUES (1, json('{}')); DELETE FROM w WHERE c IS NOT NULL",
     "INSERT INTO msg_messages(topic, value, msg, map, additional, recipients, exclusive, options)"
@@ -201,7 +202,10 @@ static void loading(void **state) {
     int rc = sqlite3_msg_init(db, &error, NULL);
     countdown = 0;
     sqlite3_free(error);
-    assert_int_equal(rc, fired ? SQLITE_NOMEM : SQLITE_OK_LOAD_PERMANENTLY);
+    if (rc == SQLITE_OK_LOAD_PERMANENTLY) /* SQLite itself does without some */
+      host_run(db, "SELECT msg_version()");
+    else
+      assert_true(fired && rc == SQLITE_NOMEM);
     host_close(db);
     assert_int_equal(live, before);
   }

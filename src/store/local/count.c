@@ -286,7 +286,7 @@ int msg_local_describe(msg_session *base, msg_describe_fn fn, void *arg, msg_err
   for (size_t i = 0; rc == MSG_OK && i < sizeof pragmas / sizeof *pragmas; i++)
     rc = tell(s, &d, &pragmas[i], err);
   if (rc == MSG_OK)
-    rc = msg_local_readable(s, &exists, err);
+    rc = msg_local_exists(s, "doctor", &exists, err);
   if (rc == MSG_OK && !exists)
     return fn(arg, "store version", "none", "no message was sent or awaited here yet");
   return rc == MSG_OK ? msg_local_read(s, "doctor", describe_work, &d, err) : rc;

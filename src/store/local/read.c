@@ -78,6 +78,18 @@ int msg_local_exec(msg_local_session *s, const char *sql, int64_t *changed, msg_
 
 /* ---- one snapshot ---- */
 
+/* No store here, or not any more: nothing to read. Else a table of it is missing: *err says so. */
+static int why_vanished(msg_local_session *s, int rc, msg_err *err) {
+  msg_err e = MSG_ERR_INIT;
+  bool exists = false;
+  int looked = msg_local_readable(s, &exists, &e);
+  if (looked == MSG_OK)
+    return exists ? rc : MSG_OK;
+  if (err)
+    *err = e;
+  return looked;
+}
+
 static int read_once(msg_local_session *s, msg_local_work work, void *arg, msg_err *err) {
   sqlite3_stmt *pin = NULL;
   bool row = false;
@@ -89,10 +101,9 @@ static int read_once(msg_local_session *s, msg_local_work work, void *arg, msg_e
     rc = work(s, arg, err);
   msg_local_done(s, pin);
   bool exists = false;
-  if (rc != MSG_OK &&
-      s->vanished) { /* no store here, or not any more; or a table of it is missing */
+  if (rc != MSG_OK && s->vanished) {
     s->vanished = false;
-    return msg_local_readable(s, &exists, NULL) == MSG_OK && !exists ? MSG_OK : rc;
+    return why_vanished(s, rc, err);
   }
   if (rc != MSG_OK || current)
     return rc;
@@ -115,6 +126,18 @@ int msg_local_read(msg_local_session *s, const char *what, msg_local_work work, 
       return msg_err_set(err, MSG_INTERRUPTED, "%s: interrupted while waiting for a lock", what);
     sqlite3_sleep(slice_ms);
   }
+}
+
+static int exists_work(msg_local_session *s, void *arg, msg_err *err) {
+  (void)s;
+  (void)err;
+  *(bool *)arg = true;
+  return MSG_OK;
+}
+
+int msg_local_exists(msg_local_session *s, const char *what, bool *exists, msg_err *err) {
+  *exists = false;
+  return msg_local_read(s, what, exists_work, exists, err);
 }
 
 /* ---- listeners ---- */

@@ -12,6 +12,9 @@
 int msg_local_read(msg_local_session *s, const char *what, msg_local_work work, void *arg,
                    msg_err *err);
 
+/** Is there a store to read? Waits for locks as msg_local_read does. */
+int msg_local_exists(msg_local_session *s, const char *what, bool *exists, msg_err *err);
+
 /** Step `stmt` and count it done: MSG_NOTFOUND when there is no row. */
 int msg_local_row(msg_local_session *s, sqlite3_stmt *stmt, msg_err *err);
 

@@ -50,6 +50,7 @@ int msg_local_stmt(msg_local_session *s, const char *sql, sqlite3_stmt **out, ms
   bool keep = at < MSG_LOCAL_SLOTS && !s->slot_busy[at];
   if (keep && s->slot[at]) {
     s->slot_busy[at] = true;
+    s->slot_last = at;
     *out = s->slot[at];
     return MSG_OK;
   }
@@ -58,6 +59,7 @@ int msg_local_stmt(msg_local_session *s, const char *sql, sqlite3_stmt **out, ms
     s->slot[at] = *out;
     s->slot_sql[at] = sql;
     s->slot_busy[at] = true;
+    s->slot_last = at;
   }
   return rc;
 }
@@ -65,15 +67,17 @@ int msg_local_stmt(msg_local_session *s, const char *sql, sqlite3_stmt **out, ms
 void msg_local_done(msg_local_session *s, sqlite3_stmt *stmt) {
   if (!stmt)
     return;
-  for (size_t i = 0; i < MSG_LOCAL_SLOTS; i++) {
-    if (s->slot[i] == stmt) {
-      sqlite3_reset(stmt);
-      sqlite3_clear_bindings(stmt);
-      s->slot_busy[i] = false;
-      return;
-    }
+  size_t i = s->slot_last; /* mostly what was taken last comes back first */
+  if (s->slot[i] != stmt)
+    for (i = 0; i < MSG_LOCAL_SLOTS && s->slot[i] != stmt;)
+      i++;
+  if (i == MSG_LOCAL_SLOTS) {
+    sqlite3_finalize(stmt);
+    return;
   }
-  sqlite3_finalize(stmt);
+  sqlite3_reset(stmt);
+  sqlite3_clear_bindings(stmt);
+  s->slot_busy[i] = false;
 }
 
 int msg_local_step(msg_local_session *s, sqlite3_stmt *stmt, bool *row, msg_err *err) {

@@ -144,22 +144,35 @@ static int by_seq(const void *a, const void *b) {
   return (x->item > y->item) - (x->item < y->item);
 }
 
-/* Finds the rows that may be settled, and marks their items. Those of groups are left to
- * settle_item. */
+/* The row of one item; the rest of `stmt` is bound. MSG_NOTFOUND: not to settle by this way. */
+static int find_row(msg_local_session *s, sqlite3_stmt *stmt, const msg_settle_item *item,
+                    int64_t *seq, msg_err *err) {
+  char hex[MSG_OID_HEX + 1];
+  int rc = msg_local_bind_oid(stmt, 1, &item->id, hex);
+  if (rc == SQLITE_OK)
+    rc = msg_local_bind_text(stmt, 4, item->token);
+  rc = rc == SQLITE_OK ? msg_local_row(s, stmt, err) : msg_local_fail(s, rc, s->what, err);
+  if (rc == MSG_OK)
+    *seq = sqlite3_column_int64(stmt, 0);
+  sqlite3_reset(stmt);
+  return rc;
+}
+
+/* Finds the rows that may be settled. Those of groups are left to settle_item. */
 static int find_rows(msg_local_session *s, struct settling *w, struct batch *b, msg_err *err) {
   static const char sql[] = "SELECT seq FROM @.msg_store_message WHERE " THEIRS " AND grp IS NULL";
-  for (size_t i = 0; i < w->n; i++) {
-    sqlite3_stmt *stmt = NULL;
-    int rc = theirs(s, sql, w, &w->items[i], NULL, &stmt, err);
+  sqlite3_stmt *stmt = NULL;
+  int rc = theirs(s, sql, w, w->items, NULL, &stmt, err);
+  for (size_t i = 0; rc == MSG_OK && i < w->n; i++) {
+    int64_t seq = 0;
+    rc = find_row(s, stmt, &w->items[i], &seq, err);
     if (rc == MSG_OK)
-      rc = msg_local_row(s, stmt, err);
-    if (rc == MSG_OK)
-      b->at[b->n++] = (struct found){sqlite3_column_int64(stmt, 0), &w->items[i]};
-    msg_local_done(s, stmt);
-    if (rc != MSG_OK && rc != MSG_NOTFOUND)
-      return rc;
+      b->at[b->n++] = (struct found){seq, &w->items[i]};
+    else if (rc == MSG_NOTFOUND)
+      rc = MSG_OK;
   }
-  return MSG_OK;
+  msg_local_done(s, stmt);
+  return rc;
 }
 
 /* Sorted; an id given twice is settled by the first item. */
@@ -277,5 +290,6 @@ int msg_local_settle(msg_session *base, const msg_actor *actor, const msg_settle
     return MSG_OK;
   if (rc == MSG_OK && single)
     rc = msg_local_read(s, what, is_grouped, &w, err);
-  return rc == MSG_OK && (!single || w.grouped) ? msg_local_write(s, what, true, many_work, &w, err) : rc;
+  return rc == MSG_OK && (!single || w.grouped) ? msg_local_write(s, what, true, many_work, &w, err)
+                                                : rc;
 }
