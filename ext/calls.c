@@ -422,6 +422,15 @@ int msg_connection_changed(msg_connection *c, msg_opened *o, msg_err *err) {
   return msg_outbox_enter(c, o, MSG_BATCH_CHANGED, NULL, 0, err);
 }
 
+int msg_connection_await(msg_connection *c, msg_opened *o, msg_call *call, const char *pattern,
+                         int64_t timeout_ms, size_t max, msg_list *out, msg_err *err) {
+  int rc = msg_node_await(o->node, call, pattern, timeout_ms, max, out, err);
+  if (rc != MSG_OK && rc != MSG_TIMEOUT)
+    return rc;
+  int noted = msg_connection_changed(c, o, err);
+  return noted == MSG_OK ? rc : noted;
+}
+
 int msg_connection_actor(msg_opened *o, msg_settings *settings, msg_actor *out, msg_err *err) {
   int rc = msg_node_settings(o->node, settings, err);
   if (rc == MSG_OK)

@@ -99,6 +99,9 @@ int msg_connection_call(msg_connection *c, msg_opened *o, enum msg_call_kind kin
 /** After a claim. If it became part of a transaction of the host, nest the marker by which its
  *  ROLLBACK is noticed; nothing to do otherwise. */
 int msg_connection_claimed(msg_connection *c, msg_opened *o, const msg_list *list, msg_err *err);
+/** msg_node_await; its listening may be part of a transaction of the host, which is noted. */
+int msg_connection_await(msg_connection *c, msg_opened *o, msg_call *call, const char *pattern,
+                         int64_t timeout_ms, size_t max, msg_list *out, msg_err *err);
 /** After a verb that changed what the engine remembers of the node (listen, unlisten). */
 int msg_connection_changed(msg_connection *c, msg_opened *o, msg_err *err);
 /** Probe for sqlite3_interrupt. */

@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "base/mem.h"
+#include "ext/state.h"
 #include "ext/tables.h"
 #include "ext/values.h"
 
@@ -11,6 +12,9 @@
 #define SQLITE_RESULT_SUBTYPE 0x001000000
 #endif
 #define RESULT_SUBTYPE_SINCE 3045000
+
+/* Verbs inside verbs, by triggers of the schema: more is a circle, which would end in the stack. */
+#define DEPTH_MAX 16
 
 enum {
   TAKES_VALUE = SQLITE_SUBTYPE,
@@ -70,7 +74,13 @@ static void run(sqlite3_context *ctx, int argc, sqlite3_value **argv) {
   sqlite3_int64 last = sqlite3_last_insert_rowid(db);
   msg_invocation in = {ctx, c, argc, argv, r->function->name, r->function->verb};
   msg_err err = MSG_ERR_INIT;
-  int rc = r->function->run(&in, &err);
+  int rc = ++c->depth <= DEPTH_MAX
+               ? r->function->run(&in, &err)
+               : msg_err_set(&err, MSG_MISUSE,
+                             "%s: called from within itself %d times: look for a trigger that calls it "
+                             "on a table of the messages",
+                             in.name, DEPTH_MAX);
+  c->depth--;
   if (rc != MSG_OK) {
     err.rc = rc;
     msg_result_error(ctx, &err);

@@ -235,18 +235,29 @@ static int connect_host(sqlite3 *db, char **error) {
   return rc == SQLITE_OK ? SQLITE_OK_LOAD_PERMANENTLY : rc;
 }
 
+#ifndef SQLITE_CORE
+/* Written once: other threads read it without a lock. False: it is another SQLite's. */
+static bool adopt_api(const sqlite3_api_routines *api) {
+  msg_global_lock();
+  if (!sqlite3_api)
+    SQLITE_EXTENSION_INIT2(api);
+  bool same = sqlite3_api == api;
+  msg_global_unlock();
+  return same;
+}
+#endif
+
 EXPORT int sqlite3_msg_init(sqlite3 *db, char **error, const sqlite3_api_routines *api);
 
 /** Register everything on `db`. Reads and writes no database file. */
 int sqlite3_msg_init(sqlite3 *db, char **error, const sqlite3_api_routines *api) {
 #ifndef SQLITE_CORE
-  if (sqlite3_api && sqlite3_api != api) {
+  if (!adopt_api(api)) {
     if (error) /* freed by the SQLite that asks */
       *error = api->mprintf("msg: UNSUPPORTED: this process holds a second copy of SQLite, and msg "
                             "serves the first: two break each other's file locks");
     return SQLITE_ERROR;
   }
-  SQLITE_EXTENSION_INIT2(api);
 #else
   (void)api;
 #endif

@@ -16,6 +16,7 @@ struct msg_connection {
   struct msg_connection *next; /* guarded by the global lock */
   /* the rest: the thread inside the connection */
   int refs;
+  int depth;      /* verbs running inside one another */
   int up;         /* connected tables of ours, eponymous ones included */
   bool owner_up;  /* msg_owner is connected: statements may be kept */
   bool temp_up;   /* temp.msg_outbox is connected: the temp tables exist */

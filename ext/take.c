@@ -47,7 +47,7 @@ int msg_run_await(msg_invocation *in, msg_err *err) {
   if (rc == MSG_OK)
     rc = await_timeout(o, &timeout_ms, err);
   if (rc == MSG_OK)
-    rc = msg_node_await(o->node, &call, pattern, timeout_ms, 1, &list, err);
+    rc = msg_connection_await(in->c, o, &call, pattern, timeout_ms, 1, &list, err);
   rc = give(in, rc, &list, false, err);
   msg_list_clear(&list);
   return rc;

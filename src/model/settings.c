@@ -28,7 +28,7 @@ static const msg_setting_info INFO[] = {
     {"catch_up", "", "take what was sent before this node started; auto: with a given sender_id",
      "auto", false},
     {"journal_mode", "", "journal mode to switch the file to; null: leave it", "null", false},
-    {"busy_timeout_ms", "ms", "how long a verb waits for a locked file", "5000", true},
+    {"busy_timeout_ms", "ms", "how long a verb waits for a locked file", "5000", false},
     {"default_ttl_ms", "ms", "life of a broadcast sent without ttl_ms", "30000", true},
     {"lease_ms", "ms", "length of a claim made without lease_ms", "30000", true},
     {"await_timeout_ms", "ms", "wait of an await without timeout_ms", "1000", true},
@@ -37,7 +37,7 @@ static const msg_setting_info INFO[] = {
     {"window_size", "messages", "most messages one look of an await takes", "100", true},
     {"poll_pause_ms", "ms", "pause between looks where no change notice exists", "50", true},
     {"participant_timeout_ms", "ms", "life of a participant of another machine after last_seen",
-     "65000", true},
+     "65000", false},
 };
 #define COUNT (sizeof INFO / sizeof INFO[0])
 

@@ -26,8 +26,9 @@ static void expect_interrupted(sqlite3 *db, const char *sql) {
   pthread_t thread;
   pthread_create(&thread, NULL, interrupt_later, &i);
   const char *result = host_text(db, "%s", sql);
-  int64_t late_ms = host_now_ms() - i.at_ms;
+  int64_t end_ms = host_now_ms();
   pthread_join(thread, NULL);
+  int64_t late_ms = end_ms - i.at_ms;
   if (strncmp(result, "error 9: ", 9) != 0)
     fail_msg("%s: %s", sql, result);
   if (late_ms > 100)

@@ -462,6 +462,9 @@ static void identity_is_the_file(void **state) {
   snprintf(moved, sizeof moved, "%s-moved", path);
   assert_int_equal(rename(path, moved), 0);
   assert_int_equal(msg_local_check(&a.host, &a.err), MSG_UNAVAILABLE);
+  local_sql(&a, "BEGIN IMMEDIATE"); /* stays in the file in which it began */
+  assert_int_equal(msg_local_check(&a.host, &a.err), MSG_OK);
+  local_sql(&a, "ROLLBACK");
   assert_int_equal(rename(moved, path), 0);
 }
 

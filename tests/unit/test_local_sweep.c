@@ -149,6 +149,25 @@ static void looks_are_rare_unless_forced(void **state) {
   assert_int_equal(local_count(&rig, MSG_LOCAL_DELAYED), 0);
 }
 
+/* Another look has just been: what became due since must come all the same. */
+static void nothing_due_is_slept_through(void **state) {
+  (void)state;
+  msg_local_session *s = (msg_local_session *)rig.session;
+  msg_list list = MSG_LIST_INIT;
+  msg_unseen u = {.max = 9};
+  assert_int_equal(rig.session->ops->listen(rig.session, &rig.actor, "t", false, &rig.err), MSG_OK);
+  put("live", false, 1000, 9000, NULL, NULL);
+  put("direct", false, 1000, 9000, "me", NULL);
+  put("ready", true, 1000, 0, NULL, NULL);
+  msg_clock_shift(1001);
+  s->sweep_pause_ms = 1000;
+  s->swept_at_ms = msg_clock_now_ms() - 1;
+  assert_int_equal(rig.session->ops->unseen(rig.session, &rig.actor, &u, &list, &rig.err), MSG_OK);
+  assert_int_equal(list.n, 2);
+  msg_list_clear(&list);
+  assert_string_equal(local_claimed(&rig, "t", 1), "ready");
+}
+
 static int report_identity(void *arg) {
   FILE *f = fopen(arg, "w");
   if (!f)
@@ -226,6 +245,7 @@ int main(void) {
       TEST(expired_go_with_their_lanes_and_let_groups_on),
       TEST(a_look_moves_at_most_256),
       TEST(looks_are_rare_unless_forced),
+      TEST(nothing_due_is_slept_through),
       TEST(claims_of_an_ended_process_come_back),
       TEST(keys_are_forgotten),
       TEST(inside_begin_only_with_the_write_lock),

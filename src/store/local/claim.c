@@ -193,7 +193,8 @@ static int lease_range(msg_local_session *s, const struct claiming *c, msg_err *
 }
 
 static int lease(msg_local_session *s, const struct claiming *c, msg_err *err) {
-  bool range = c->narrow && c->out->n - c->before > 1;
+  /* Burying may have made a follower ready in between, which was not read. */
+  bool range = c->narrow && !c->buried && c->out->n - c->before > 1;
   int rc = range ? lease_range(s, c, err) : MSG_OK;
   for (size_t i = c->before; rc == MSG_OK && i < c->out->n; i++) {
     msg_message *m = &c->out->at[i];
@@ -301,7 +302,7 @@ int msg_local_claim(msg_session *base, const msg_actor *actor, const msg_claim *
   struct claiming c = {.actor = actor,
                        .claim = claim,
                        .now_ms = msg_clock_now_ms(),
-                       .may_roll_back = !sqlite3_get_autocommit(s->db),
+                       .may_roll_back = msg_local_pinned(s),
                        .out = out,
                        .base = out->n};
   if (topic && !msg_local_claim_wants(claim, topic))

@@ -57,6 +57,7 @@ typedef struct local_find {
   bool ready;         /* stmt stands on a row not given out yet */
   bool over;
   int64_t now_ms;
+  int64_t top; /* highest seq when it began: what is sent while the rows are read is not among them */
   msg_filter rest; /* names that are too many to bind */
   bool has_rest;
   int64_t skip, left; /* offset, and limit (-1: none), where SQL could not apply them */
@@ -298,12 +299,27 @@ static int look_up(local_find *f, const msg_filter *filter, bool *kept, msg_err 
   return MSG_OK;
 }
 
+static int read_top(local_find *f, msg_err *err) {
+  static const char sql[] = "SELECT coalesce(max(seq), 0) FROM @.msg_store_message";
+  sqlite3_stmt *stmt = NULL;
+  int rc = msg_local_bound(f->s, sql, &stmt, err, "");
+  if (rc == MSG_OK)
+    rc = msg_local_row(f->s, stmt, err);
+  if (rc == MSG_OK)
+    f->top = sqlite3_column_int64(stmt, 0);
+  msg_local_done(f->s, stmt);
+  return rc;
+}
+
 /* Steps to the first row, so that a lock is met where it can be waited for. */
 static int find_work(msg_local_session *s, void *arg, msg_err *err) {
   struct opening *o = arg;
   local_find *f = o->f;
   drop_stmt(f);
+  f->top = INT64_MAX;
   int rc = look_up(f, o->filter, &f->kept, err);
+  if (rc == MSG_OK && !f->kept)
+    rc = read_top(f, err);
   if (rc == MSG_OK && !f->kept)
     rc = prepare(f, o->filter, err);
   if (rc == MSG_OK)
@@ -351,6 +367,8 @@ static int read_row(msg_local_session *s, sqlite3_stmt *stmt, int64_t now_ms,
 
 /* Names that were not bound, and limit and offset with them. */
 static bool passes(local_find *f, const msg_message *m) {
+  if (m->seq > f->top)
+    return false;
   if (!f->has_rest)
     return true;
   if (!msg_filter_match(&f->rest, m))

@@ -10,7 +10,7 @@ static const char sql_known[] =
 static const char sql_listen[] =
     "INSERT OR IGNORE INTO @.msg_store_listener(queue, node, pattern, start) VALUES(?1, ?2, ?3,"
     " CASE WHEN ?4 THEN -1 - (random() & 4611686018427387903) ELSE"
-    " coalesce((SELECT seq FROM @.sqlite_sequence WHERE name = 'msg_store_message'), 0) END)";
+    " coalesce(?5, (SELECT seq FROM @.sqlite_sequence WHERE name = 'msg_store_message'), 0) END)";
 static const char sql_unlisten[] =
     "DELETE FROM @.msg_store_listener WHERE queue = ?1 AND node = ?2 AND pattern = ?3";
 
@@ -29,12 +29,46 @@ static int known_work(msg_local_session *s, void *arg, msg_err *err) {
   return rc;
 }
 
+/* A topic that a pattern of the node covers already has been listened to since then. *found: there is one. */
+static int earlier_start(msg_local_session *s, const struct listen *l, bool *found, int64_t *start,
+                         msg_err *err) {
+  msg_local_audience own = MSG_LOCAL_AUDIENCE_INIT;
+  msg_pattern *pattern = NULL;
+  *found = false;
+  int rc = msg_pattern_new(l->pattern, &pattern, err);
+  if (rc != MSG_OK || msg_pattern_kind_of(pattern) != MSG_PATTERN_EXACT) {
+    msg_pattern_free(pattern);
+    return rc;
+  }
+  msg_pattern_free(pattern);
+  rc = msg_local_audience_load(s, l->node, &own, err);
+  for (size_t i = 0; rc == MSG_OK && i < own.n; i++) {
+    const msg_local_listener *at = &own.at[i];
+    if (!at->compiled || !msg_pattern_match(at->compiled, l->pattern) ||
+        (*found && at->start >= *start))
+      continue;
+    *found = true;
+    *start = at->start;
+  }
+  msg_local_audience_clear(&own);
+  return rc;
+}
+
 static int listen_work(msg_local_session *s, void *arg, msg_err *err) {
   struct listen *l = arg;
-  int64_t added = 0;
-  int rc = msg_local_exec(s, sql_listen, &added, err, "ttti", s->queue, l->node, l->pattern,
-                          (int64_t)l->catch_up);
-  l->known = added == 0;
+  sqlite3_stmt *stmt = NULL;
+  bool covered = false;
+  int64_t start = 0;
+  int rc = l->catch_up ? MSG_OK : earlier_start(s, l, &covered, &start, err);
+  if (rc == MSG_OK)
+    rc = msg_local_bound(s, sql_listen, &stmt, err, "ttti", s->queue, l->node, l->pattern,
+                         (int64_t)l->catch_up);
+  if (rc != MSG_OK)
+    return rc;
+  if (covered)
+    sqlite3_bind_int64(stmt, 5, start);
+  rc = msg_local_run(s, stmt, err);
+  l->known = rc == MSG_OK && sqlite3_changes(s->db) == 0;
   return rc;
 }
 
@@ -48,7 +82,7 @@ int msg_local_listen(msg_session *base, const msg_actor *actor, const char *patt
   if (sqlite3_get_autocommit(s->db))
     rc = msg_local_read(s, "listen", known_work, &l, err);
   if (rc == MSG_OK && !l.known)
-    rc = msg_local_write(s, "listen", false, listen_work, &l, err);
+    rc = msg_local_write(s, "listen", true, listen_work, &l, err);
   if (rc == MSG_OK && l.known)
     rc = MSG_EXISTS;
   return rc;

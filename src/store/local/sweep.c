@@ -244,9 +244,10 @@ static bool allowed(const msg_local_session *s) {
   return !msg_local_pinned(s) || sqlite3_txn_state(s->db, s->schema_raw) == SQLITE_TXN_WRITE;
 }
 
-/* A sweep is a service to the verb that follows, which will meet the same lock itself. */
-static int forgive(int rc) {
-  return rc == MSG_BUSY || rc == MSG_READONLY ? MSG_OK : rc;
+/* A sweep is a service to the verb that follows, which will meet the same lock itself. One that was asked
+ * for after the verb found nothing is the verb's last word. */
+static int forgive(int rc, bool force) {
+  return (rc == MSG_BUSY && !force) || rc == MSG_READONLY ? MSG_OK : rc;
 }
 
 static int sweep_now(msg_local_session *s, const msg_actor *actor, int64_t now_ms, bool force,
@@ -296,7 +297,7 @@ int msg_local_sweep(msg_local_session *s, const msg_actor *actor, int64_t now_ms
     s->vanished = false;
     rc = MSG_OK;
   }
-  return forgive(rc);
+  return forgive(rc, force);
 }
 
 int msg_local_sweep_due(msg_local_session *s, int64_t now_ms, bool *due, msg_err *err) {

@@ -7,7 +7,7 @@
 /* How long one call has waited for locks. */
 struct patience {
   bool none;        /* does not wait at all */
-  int64_t until_ms; /* monotonic; 0: has not waited yet */
+  int64_t until_ms; /* monotonic; counts from before the first try, which a busy handler of the host may draw out */
   int slice_ms;
 };
 
@@ -16,10 +16,6 @@ static int wait_slice(msg_local_session *s, struct patience *p, msg_err *err) {
   if (p->none)
     return MSG_BUSY;
   int64_t now_ms = msg_clock_mono_ms();
-  if (p->until_ms == 0) {
-    p->until_ms = msg_clock_add(now_ms, s->busy_timeout_ms);
-    p->slice_ms = 1;
-  }
   if (now_ms >= p->until_ms)
     return MSG_BUSY;
   if (msg_local_interrupted(s))
@@ -237,7 +233,9 @@ static int write_with(msg_local_session *s, const char *what, bool many, msg_loc
 
 int msg_local_write(msg_local_session *s, const char *what, bool many, msg_local_work work,
                     void *arg, msg_err *err) {
-  return write_with(s, what, many, work, arg, &(struct patience){.none = false}, err);
+  struct patience p = {.until_ms = msg_clock_add(msg_clock_mono_ms(), s->busy_timeout_ms),
+                       .slice_ms = 1};
+  return write_with(s, what, many, work, arg, &p, err);
 }
 
 int msg_local_try_write(msg_local_session *s, const char *what, bool many, msg_local_work work,
