@@ -74,12 +74,13 @@ static void run(sqlite3_context *ctx, int argc, sqlite3_value **argv) {
   sqlite3_int64 last = sqlite3_last_insert_rowid(db);
   msg_invocation in = {ctx, c, argc, argv, r->function->name, r->function->verb};
   msg_err err = MSG_ERR_INIT;
-  int rc = ++c->depth <= DEPTH_MAX
-               ? r->function->run(&in, &err)
-               : msg_err_set(&err, MSG_MISUSE,
-                             "%s: called from within itself %d times: look for a trigger that calls it "
-                             "on a table of the messages",
-                             in.name, DEPTH_MAX);
+  int rc =
+      ++c->depth <= DEPTH_MAX
+          ? r->function->run(&in, &err)
+          : msg_err_set(&err, MSG_MISUSE,
+                        "%s: called from within itself %d times: look for a trigger that calls it "
+                        "on a table of the messages",
+                        in.name, DEPTH_MAX);
   c->depth--;
   if (rc != MSG_OK) {
     err.rc = rc;

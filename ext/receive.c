@@ -110,8 +110,9 @@ static int await_rows(receive_table *t, receive_run *r, size_t n, int64_t timeou
   if (rc == MSG_OK)
     rc =
         msg_table_call(&t->table, node, timeout_ms ? MSG_CALL_WAIT : MSG_CALL_LOOK, &o, &call, err);
-  return rc == MSG_OK ? msg_connection_await(t->table.c, o, &call, pattern, timeout_ms, n, &r->rows, err)
-                      : rc;
+  return rc == MSG_OK
+             ? msg_connection_await(t->table.c, o, &call, pattern, timeout_ms, n, &r->rows, err)
+             : rc;
 }
 
 /* What the node's settings say where the arguments do not. */

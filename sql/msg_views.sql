@@ -57,7 +57,8 @@ CREATE TEMP VIEW IF NOT EXISTS msg_check_blocked AS
 CREATE TEMP VIEW IF NOT EXISTS msg_check_deaf AS
   SELECT m.topic, count(*) AS messages, max(now - m.timestamp) AS oldest_age_ms
   FROM msg_now, msg_messages AS m LEFT JOIN msg_topics AS t ON t.topic = m.topic
-  WHERE m.state = 'ready' AND NOT m.exclusive AND m.recipients IS NULL AND coalesce(t.listeners, 0) = 0
+  WHERE m.state = 'ready' AND NOT m.exclusive AND m.recipients IS NULL AND m.processed_by = '[]'
+    AND coalesce(t.listeners, 0) = 0
   GROUP BY m.topic
   ORDER BY messages DESC;
 

@@ -108,6 +108,7 @@ questions=(DEU JPN BRA XXX) # the last one has no name: the answer is NULL
 {
   echo "SELECT msg_open('local', '{\"sender_id\":\"atlas\"}');"
   for _ in "${questions[@]}"; do printf '%s\n' "$answer"; done
+  echo 'SELECT msg_close();'
 } | shell >"$work/atlas.out" & atlas=$!
 answers=()
 for code in "${questions[@]}"; do
@@ -138,5 +139,5 @@ SELECT * FROM msg_participants;
 SELECT * FROM msg_check;"
 
 title "$( ((failed)) && echo "FAILED" || echo "Done"): $total messages, each exactly once, in $((SECONDS - began)) s"
-note "Next: make shell, then try the scripts in sql/examples/."
+note "Next: make shell FILE=..., and the scripts in sql/examples/, each in a new file."
 exit "$failed"

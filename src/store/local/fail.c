@@ -79,7 +79,8 @@ int msg_local_error(sqlite3 *db, const char *schema, const char *place, int sqli
     return msg_err_native(err, m->rc, MSG_DOMAIN_SQLITE, code, "%s: %s (%s): %s", what,
                           sqlite3_errstr(code), place, m->cure);
   /* A verb inside this one, called by a trigger of the schema, has said it all: "msg: NAME: text". */
-  const char *text = sqlite3_errmsg(db), *inner = strncmp(text, "msg: ", 5) ? NULL : strstr(text + 5, ": ");
+  const char *text = sqlite3_errmsg(db),
+             *inner = strncmp(text, "msg: ", 5) ? NULL : strstr(text + 5, ": ");
   if (inner)
     return msg_err_native(err, MSG_BACKEND, MSG_DOMAIN_SQLITE, code, "%s", inner + 2);
   return msg_err_native(err, MSG_BACKEND, MSG_DOMAIN_SQLITE, code,

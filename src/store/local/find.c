@@ -57,7 +57,8 @@ typedef struct local_find {
   bool ready;         /* stmt stands on a row not given out yet */
   bool over;
   int64_t now_ms;
-  int64_t top; /* highest seq when it began: what is sent while the rows are read is not among them */
+  int64_t
+      top; /* highest seq when it began: what is sent while the rows are read is not among them */
   msg_filter rest; /* names that are too many to bind */
   bool has_rest;
   int64_t skip, left; /* offset, and limit (-1: none), where SQL could not apply them */

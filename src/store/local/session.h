@@ -31,7 +31,7 @@ typedef struct msg_local_session {
   sqlite3_stmt *slot[MSG_LOCAL_SLOTS];
   bool slot_busy[MSG_LOCAL_SLOTS];
   const char *slot_sql[MSG_LOCAL_SLOTS];
-  size_t slot_last; /* checked out last */
+  size_t slot_last;    /* checked out last */
   bool schema_known;   /* the schema was seen current; cleared by release and by "no such table" */
   const char *what;    /* the verb going on, for error texts; static */
   bool vanished;       /* set by msg_local_fail: "no such table" of ours */

@@ -6,8 +6,9 @@
 
 /* How long one call has waited for locks. */
 struct patience {
-  bool none;        /* does not wait at all */
-  int64_t until_ms; /* monotonic; counts from before the first try, which a busy handler of the host may draw out */
+  bool none; /* does not wait at all */
+  int64_t
+      until_ms; /* monotonic; counts from before the first try, which a busy handler of the host may draw out */
   int slice_ms;
 };
 
