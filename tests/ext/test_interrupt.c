@@ -22,6 +22,7 @@ static void *interrupt_later(void *arg) {
 }
 
 static void expect_interrupted(sqlite3 *db, const char *sql) {
+  int autocommit = sqlite3_get_autocommit(db);
   struct interrupter i = {.db = db, .after_ms = 60};
   pthread_t thread;
   pthread_create(&thread, NULL, interrupt_later, &i);
@@ -31,6 +32,8 @@ static void expect_interrupted(sqlite3 *db, const char *sql) {
   int64_t late_ms = end_ms - i.at_ms;
   if (strncmp(result, "error 9: ", 9) != 0)
     fail_msg("%s: %s", sql, result);
+  if (sqlite3_get_autocommit(db) != autocommit)
+    fail_msg("%s: a transaction is left open, or closed", sql);
   if (late_ms > 100)
     fail_msg("%s: ended %lld ms late", sql, (long long)late_ms);
 }

@@ -19,15 +19,16 @@ struct worker {
   atomic_int *held; /* by group: claims held now */
 };
 
-static void fail_at(struct worker *w, int line, const msg_err *err) {
+static void fail_at(struct worker *w, int line, int rc, const msg_err *err) {
   if (!w->failed)
-    snprintf(w->text, sizeof w->text, "%s", err->text);
+    snprintf(w->text, sizeof w->text, "%s: %s", msg_rc_name(rc), err->text);
   w->failed = w->failed ? w->failed : line;
 }
 #define MUST(call, w, err)                                                                         \
   do {                                                                                             \
-    if ((call) != MSG_OK) {                                                                        \
-      fail_at(w, __LINE__, err);                                                                   \
+    int rc_ = (call);                                                                              \
+    if (rc_ != MSG_OK) {                                                                           \
+      fail_at(w, __LINE__, rc_, err);                                                              \
       return;                                                                                      \
     }                                                                                              \
   } while (0)
@@ -197,8 +198,9 @@ static void claimer(void *arg) {
   int last = -1;
   for (int idle = 0; idle < 3 && !w->failed;) {
     msg_list list = MSG_LIST_INIT;
-    if (w->s->ops->claim(w->s, &actor, &claim, &list, &err) != MSG_OK)
-      fail_at(w, __LINE__, &err);
+    int rc = w->s->ops->claim(w->s, &actor, &claim, &list, &err);
+    if (rc != MSG_OK)
+      fail_at(w, __LINE__, rc, &err);
     idle = list.n ? 0 : idle + 1;
     for (size_t i = 0; i < list.n && !w->failed; i++) {
       int n = number(&list.at[i]);
@@ -214,8 +216,9 @@ static void claimer(void *arg) {
       msg_settle_item item = {.id = list.at[i].id, .token = list.at[i].token};
       if (w->held)
         atomic_fetch_sub(&w->held[atoi(list.at[i].group)], 1);
-      if (w->s->ops->settle(w->s, &actor, &ack, &item, 1, &err) != MSG_OK || !item.done)
-        fail_at(w, __LINE__, &err);
+      rc = w->s->ops->settle(w->s, &actor, &ack, &item, 1, &err);
+      if (rc != MSG_OK || !item.done)
+        fail_at(w, __LINE__, rc, &err);
     }
     msg_list_clear(&list);
   }
@@ -302,7 +305,7 @@ static void mixer(void *arg) {
       w->s->ops->find_close(find);
     msg_filter_clear(&f);
     if (rc != MSG_OK && rc != MSG_NOTFOUND)
-      fail_at(w, __LINE__, &err);
+      fail_at(w, __LINE__, rc, &err);
     i += 19;
   }
 }
