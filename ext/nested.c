@@ -63,7 +63,7 @@ int msg_nested_prepare(msg_connection *c, const char *sql, sqlite3_stmt **out, m
       return rc;
     if (msg_connection_interrupted(c))
       return msg_err_set(err, MSG_INTERRUPTED, "interrupted while waiting for a lock");
-    sqlite3_sleep(slice_ms);
+    msg_clock_sleep_ms(slice_ms);
   }
 }
 

@@ -21,6 +21,12 @@ int64_t msg_clock_mono_ms(void) {
   return read_ms(CLOCK_MONOTONIC);
 }
 
+void msg_clock_sleep_ms(int64_t ms) {
+  struct timespec ts = {(time_t)(ms / 1000), (long)(ms % 1000) * 1000000L};
+  if (ms > 0)
+    nanosleep(&ts, NULL);
+}
+
 void msg_clock_shift(int64_t shift_ms) {
   atomic_store_explicit(&shift, shift_ms, memory_order_relaxed);
 }

@@ -11,6 +11,9 @@
 int64_t msg_clock_now_ms(void);
 /** Monotonic clock, ms: for waits and their deadlines, never stored. */
 int64_t msg_clock_mono_ms(void);
+/** A slice of a wait for another process's lock, of which no notice comes. Not sqlite3_sleep: where
+ *  SQLite was built without usleep that rounds up to whole seconds. Ends early on a signal. */
+void msg_clock_sleep_ms(int64_t ms);
 /** Tests: add `shift_ms` to the wall clock (0 restores it). */
 void msg_clock_shift(int64_t shift_ms);
 /** now + delta, saturating at MSG_NEVER. delta >= 0. */

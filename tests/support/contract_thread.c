@@ -13,7 +13,7 @@ struct worker {
   msg_thread *thread;
   int id;
   int failed; /* line; cmocka's asserts are the main thread's */
-  char text[512];
+  char text[640];
   int got, order_broken, last[THREADS];
   int *owners;      /* by message: how often it was handed out */
   atomic_int *held; /* by group: claims held now */

@@ -124,7 +124,7 @@ int msg_local_read(msg_local_session *s, const char *what, msg_local_work work, 
       return rc;
     if (msg_local_interrupted(s))
       return msg_err_set(err, MSG_INTERRUPTED, "%s: interrupted while waiting for a lock", what);
-    sqlite3_sleep(slice_ms);
+    msg_clock_sleep_ms(slice_ms);
   }
 }
 

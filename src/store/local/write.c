@@ -22,7 +22,7 @@ static int wait_slice(msg_local_session *s, struct patience *p, msg_err *err) {
   if (msg_local_interrupted(s))
     return msg_err_set(err, MSG_INTERRUPTED, "%s: interrupted while waiting for a lock", s->what);
   int64_t left_ms = p->until_ms - now_ms;
-  sqlite3_sleep(left_ms < p->slice_ms ? (int)left_ms : p->slice_ms);
+  msg_clock_sleep_ms(left_ms < p->slice_ms ? left_ms : p->slice_ms);
   p->slice_ms = p->slice_ms * 2 < SLICE_MAX_MS ? p->slice_ms * 2 : SLICE_MAX_MS;
   return MSG_OK;
 }
@@ -60,10 +60,10 @@ static int run(msg_local_session *s, const char *sql, msg_err *err) {
 
 /* Ready before they are needed: undoing must not fail for want of memory. */
 static const char SQL_ROLLBACK[] = "ROLLBACK", SQL_ROLLBACK_TO[] = "ROLLBACK TO msg_write",
-                  SQL_RELEASE[] = "RELEASE msg_write";
+                  SQL_RELEASE[] = "RELEASE msg_write", SQL_BEGIN[] = "BEGIN IMMEDIATE";
 
 static int ready_to_undo(msg_local_session *s, msg_err *err) {
-  static const char *const all[] = {SQL_ROLLBACK, SQL_ROLLBACK_TO, SQL_RELEASE};
+  static const char *const all[] = {SQL_ROLLBACK, SQL_ROLLBACK_TO, SQL_RELEASE, SQL_BEGIN};
   int rc = MSG_OK;
   for (size_t i = 0; rc == MSG_OK && i < sizeof all / sizeof *all; i++) {
     sqlite3_stmt *stmt = NULL;
@@ -89,17 +89,18 @@ static int savepoint(msg_local_session *s, bool *open, msg_err *err) {
 }
 
 /* Undoes the savepoint; where it is the transaction, by ROLLBACK, since its RELEASE could meet the
- * readers again. After some errors SQLite has rolled everything back already. */
+ * readers again. After some errors SQLite has rolled everything back already. While an interrupt is
+ * pending no statement runs, these neither; but any interrupted one that would write makes SQLite
+ * roll everything back, the host's transaction too, and nothing half done stays open. */
 static void unwind(msg_local_session *s, bool is_transaction) {
-  msg_err ignored;
+  msg_err e = MSG_ERR_INIT;
   if (sqlite3_get_autocommit(s->db))
     return;
-  if (is_transaction) {
-    run(s, SQL_ROLLBACK, &ignored);
-    return;
-  }
-  run(s, SQL_ROLLBACK_TO, &ignored);
-  run(s, SQL_RELEASE, &ignored);
+  int rc = run(s, is_transaction ? SQL_ROLLBACK : SQL_ROLLBACK_TO, &e);
+  if (rc == MSG_OK && !is_transaction)
+    rc = run(s, SQL_RELEASE, &e);
+  if (rc == MSG_INTERRUPTED && !sqlite3_get_autocommit(s->db))
+    run(s, SQL_BEGIN, &e);
 }
 
 /* In autocommit RELEASE commits, and may meet readers (rollback journal): the work stays as it is
