@@ -225,7 +225,9 @@ int msg_connection_aside(msg_connection *c, msg_opened *o, msg_err *err) {
   close_aside(o);
   if (rc == MSG_NOMEM || rc == MSG_INTERRUPTED)
     return rc;
-  o->aside_refused = true;
+  /* What it cannot read (encrypted, forbidden) stays so. Anything else may pass, such as the journal of a
+   * process that was killed: do without it this time. */
+  o->aside_refused = rc == MSG_CORRUPT || rc == MSG_AUTH || rc == MSG_UNSUPPORTED;
   return MSG_OK;
 }
 

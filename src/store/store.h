@@ -235,6 +235,7 @@ struct msg_store_ops {
   /* ---- watch: its cursor thread ---- */
   /** Block until something may have changed or the monotonic deadline. MSG_TIMEOUT is normal. Also returns CHANGED when a deadline of the
    *  store passes and when the process of a claim's owner ends. MSG_SHUTDOWN after watch_wake.
+   *  The first call after watch_open returns CHANGED: what came before is not known.
    *  MSG_UNAVAILABLE: the place is gone (file replaced or removed): close it. */
   int (*watch_next)(msg_watch *, int64_t deadline_mono_ms, msg_event *out, msg_err *);
   void (*watch_wake)(msg_watch *); /* any thread: end the current and every later watch_next */

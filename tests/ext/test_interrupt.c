@@ -99,6 +99,69 @@ static void a_wait_for_a_lock(void **state) {
   host_close(b);
 }
 
+/* --- at every step ------------------------------------------------------------------------- */
+
+static struct {
+  sqlite3 *db;
+  int countdown; /* progress calls until the interrupt; 0: never */
+} steps;
+
+static int count_step(void *arg) {
+  (void)arg;
+  if (steps.countdown > 0 && --steps.countdown == 0)
+    sqlite3_interrupt(steps.db);
+  return 0;
+}
+
+/* The statement, interrupted at the nth step; false once there is no nth. */
+static bool interrupt_at(sqlite3 *db, int n, const char *sql) {
+  steps.db = db;
+  steps.countdown = n;
+  const char *result = host_text(db, "%s", sql);
+  bool reached = steps.countdown == 0;
+  steps.countdown = 0;
+  if (strncmp(result, "error ", 6) == 0 && strncmp(result, "error 9: ", 9) != 0)
+    fail_msg("%s, step %d: %s", sql, n, result);
+  return reached;
+}
+
+/* Nothing stays open, nothing half done, and the connection goes on. */
+static void every_step(void **state) {
+  static const char *const SQL[] = {
+      "SELECT msg_send('news', 1)",
+      "SELECT msg_await('news', 0)",
+      "SELECT * FROM msg_await('news', 0, 10)",
+      "SELECT msg_claim('work')",
+      "SELECT * FROM msg_claim('work', 10)",
+      "SELECT msg_ack('aaaaaaaaaaaaaaaaaaaaaaaa')",
+      "SELECT msg_listen('more')",
+      "SELECT msg_purge('work')",
+      "INSERT INTO msg_messages(topic, value) VALUES ('news', 1), ('news', 2)",
+      "SELECT count(*) FROM msg_messages",
+  };
+  (void)state;
+  for (size_t i = 0; i < sizeof SQL / sizeof SQL[0]; i++) {
+    bool more = true;
+    for (int n = 1; more; n += 1 + n / 20) {
+      sqlite3 *db = host_open(":memory:");
+      host_run(db, "CREATE TEMP TABLE mine(x)");
+      if (n % 2)
+        host_run(db, "SELECT msg_listen('news'); SELECT msg_enqueue('work', 1,"
+                     " '{\"id\": \"aaaaaaaaaaaaaaaaaaaaaaaa\"}')");
+      sqlite3_progress_handler(db, 3, count_step, NULL);
+      more = interrupt_at(db, n, SQL[i]);
+      if (!sqlite3_get_autocommit(db))
+        fail_msg("%s, step %d: a transaction is left open", SQL[i], n);
+      host_run(db, "BEGIN; INSERT INTO mine VALUES (1)");
+      interrupt_at(db, n, SQL[i]);
+      host_run(db, sqlite3_get_autocommit(db) ? "SELECT 1" : "COMMIT");
+      host_run(db, "SELECT msg_send('news', 1)");
+      assert_true(sqlite3_get_autocommit(db));
+      host_close(db);
+    }
+  }
+}
+
 /* --- closing while another thread waits ---------------------------------------------------- */
 
 static void *wait_long(void *arg) {
@@ -162,6 +225,7 @@ int main(void) {
       cmocka_unit_test(a_wait_in_memory),
       cmocka_unit_test(a_wait_inside_begin_keeps_the_transaction),
       cmocka_unit_test(a_wait_for_a_lock),
+      cmocka_unit_test(every_step),
       cmocka_unit_test(closing_a_shared_node_ends_its_waits),
       cmocka_unit_test(many_threads),
   };

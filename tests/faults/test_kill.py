@@ -98,6 +98,11 @@ class Farm:
         if again:
             self.start(role)
 
+    def stop(self):
+        for child, _ in self.children.values():
+            child.kill()
+            child.wait()
+
     def lines(self):
         for pid, (out, died) in self.logs.items():
             out.seek(0)
@@ -136,6 +141,7 @@ class Kill(unittest.TestCase):
             farm = Farm(path)
             for role in ("send", "send", "work", "work", "work"):
                 farm.start(role)
+            self.addCleanup(farm.stop)
             end = time.monotonic() + SECONDS
             kills = 0
             while time.monotonic() < end:

@@ -250,13 +250,27 @@ static int forgive(int rc, bool force) {
   return (rc == MSG_BUSY && !force) || rc == MSG_READONLY ? MSG_OK : rc;
 }
 
+struct looking {
+  int64_t now_ms;
+  bool liveness;
+  struct due *due;
+};
+
+static int look_work(msg_local_session *s, void *arg, msg_err *err) {
+  struct looking *l = arg;
+  due_clear(l->due);
+  return look(s, l->now_ms, l->liveness, l->due, err);
+}
+
 static int sweep_now(msg_local_session *s, const msg_actor *actor, int64_t now_ms, bool force,
                      bool *backlog, msg_err *err) {
   struct due due = {0};
   bool liveness = force || !just(s->liveness_at_ms, now_ms, LIVENESS_PAUSE_MS);
   int64_t start_ms = msg_clock_mono_ms();
+  struct looking l = {.now_ms = now_ms, .liveness = liveness, .due = &due};
   s->what = "look";
-  int rc = look(s, now_ms, liveness, &due, err);
+  /* Only one that was asked for is worth waiting for a lock. */
+  int rc = force ? msg_local_read(s, "look", look_work, &l, err) : look_work(s, &l, err);
   if (rc == MSG_OK) {
     s->swept_at_ms = now_ms;
     if (liveness)
