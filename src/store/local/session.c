@@ -64,6 +64,27 @@ int msg_local_stmt(msg_local_session *s, const char *sql, sqlite3_stmt **out, ms
   return rc;
 }
 
+/* A host without the deprecated function is taken to say yes. */
+static bool is_expired(sqlite3_stmt *stmt) {
+#ifndef SQLITE_CORE
+  if (!sqlite3_api->expired)
+    return true;
+#endif
+  return sqlite3_expired(stmt) != 0;
+}
+
+int msg_local_ready(msg_local_session *s, const char *sql, msg_err *err) {
+  sqlite3_stmt *stmt = NULL;
+  size_t at = slot_of(s, sql);
+  if (at < MSG_LOCAL_SLOTS && s->slot[at] && !s->slot_busy[at] && is_expired(s->slot[at])) {
+    sqlite3_finalize(s->slot[at]);
+    s->slot[at] = NULL;
+  }
+  int rc = msg_local_stmt(s, sql, &stmt, err);
+  msg_local_done(s, stmt);
+  return rc;
+}
+
 void msg_local_done(msg_local_session *s, sqlite3_stmt *stmt) {
   if (!stmt)
     return;

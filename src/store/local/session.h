@@ -54,6 +54,9 @@ typedef struct msg_local_session {
  * sql must be a string literal: its address is the key of the slot. Checked out until
  * msg_local_done; a second user of the same text gets one of its own. Errors: as msg_local_fail. */
 int msg_local_stmt(msg_local_session *s, const char *sql, sqlite3_stmt **out, msg_err *err);
+/** Keep a statement of `sql` that will run as it is: SQLite does not compile it anew, which fails for
+ *  want of memory or while an interrupt is pending. */
+int msg_local_ready(msg_local_session *s, const char *sql, msg_err *err);
 /** Reset (clearing bindings) and give back. NULL allowed. */
 void msg_local_done(msg_local_session *s, sqlite3_stmt *stmt);
 /** Step: MSG_OK with *row. Errors: as msg_local_fail. */

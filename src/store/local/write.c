@@ -58,18 +58,15 @@ static int run(msg_local_session *s, const char *sql, msg_err *err) {
   return rc == MSG_OK ? msg_local_run(s, stmt, err) : rc;
 }
 
-/* Ready before they are needed: undoing must not fail for want of memory. */
+/* Ready before they are needed: undoing must not fail for want of memory, or for an interrupt. */
 static const char SQL_ROLLBACK[] = "ROLLBACK", SQL_ROLLBACK_TO[] = "ROLLBACK TO msg_write",
                   SQL_RELEASE[] = "RELEASE msg_write", SQL_BEGIN[] = "BEGIN IMMEDIATE";
 
 static int ready_to_undo(msg_local_session *s, msg_err *err) {
   static const char *const all[] = {SQL_ROLLBACK, SQL_ROLLBACK_TO, SQL_RELEASE, SQL_BEGIN};
   int rc = MSG_OK;
-  for (size_t i = 0; rc == MSG_OK && i < sizeof all / sizeof *all; i++) {
-    sqlite3_stmt *stmt = NULL;
-    rc = msg_local_stmt(s, all[i], &stmt, err);
-    msg_local_done(s, stmt);
-  }
+  for (size_t i = 0; rc == MSG_OK && i < sizeof all / sizeof *all; i++)
+    rc = msg_local_ready(s, all[i], err);
   return rc;
 }
 
