@@ -109,12 +109,17 @@ int msg_outbox_enter(msg_connection *c, msg_opened *o, enum msg_batch_kind kind,
   return rc;
 }
 
-/* Where it is refused (a locked file, an authorizer) nothing is kept; the verb itself says why. */
+/* Compiling connects the table. It is not run: that would read main, which inside a statement of the host
+ * stays read until that ends. Where it is refused (a locked file, an authorizer) nothing is kept; the verb
+ * itself says why. */
 int msg_outbox_own(msg_connection *c, msg_err *err) {
   msg_err own = MSG_ERR_INIT;
+  sqlite3_stmt *stmt = NULL;
   if (c->owner_up)
     return MSG_OK;
-  int rc = msg_nested_exec(c, "SELECT 1 FROM main." OWNER, &own);
+  int rc = sqlite3_prepare_v2(c->db, "SELECT 1 FROM main." OWNER, -1, &stmt, NULL);
+  rc = rc == SQLITE_OK ? MSG_OK : msg_sqlite_fail(c->db, rc, "nested statement", &own);
+  sqlite3_finalize(stmt);
   if (rc != MSG_NOMEM && rc != MSG_INTERRUPTED)
     return MSG_OK;
   if (err)

@@ -61,7 +61,6 @@ def send(path, fd, name):
 
 def work(path, fd, drain):
     db = connect(path)
-    retry(db, "SELECT msg_open('local')")
     while True:
         row = retry(db, "SELECT id, value FROM msg_claim('work', 1, %d, %d)" % (LEASE_MS, 0 if drain else 200))
         if row is None:

@@ -73,6 +73,18 @@ class Regressions(unittest.TestCase):
         self.assertEqual(db.execute("SELECT value FROM msg_await('n.2', 0, 9)").fetchall(), [(2,)])
         self.assertEqual(db.execute("SELECT value FROM msg_await('m', 0, 9)").fetchall(), [])
 
+    def test_the_first_verb_may_be_a_table_form_that_waits(self):
+        for mode in ("wal", "delete"):
+            self.path = os.path.join(self.folder.name, mode + ".db")
+            first = self.connect()
+            first.execute("PRAGMA journal_mode = " + mode)
+            for form in ("msg_claim('t', 1, 1000, 50)", "msg_await('t', 50)", "msg_request('t', 1, 50)"):
+                db = sqlite3.connect(self.path, isolation_level=None)
+                self.addCleanup(db.close)
+                db.enable_load_extension(True)
+                db.execute("SELECT load_extension(?)", (os.environ["MSG_SO"],))
+                self.assertEqual(db.execute("SELECT value FROM " + form).fetchall(), [], (mode, form))
+
     def test_a_due_message_behind_a_lock_is_an_error_not_nothing(self):
         db, other = self.connect('{"busy_timeout_ms":200}'), self.connect()
         self.assertEqual(db.execute("SELECT * FROM msg_claim('late')").fetchall(), [])
