@@ -78,38 +78,36 @@ int msg_local_exec(msg_local_session *s, const char *sql, int64_t *changed, msg_
 
 /* ---- one snapshot ---- */
 
-/* No store here, or not any more: nothing to read. Else a table of it is missing: *err says so. */
-static int why_vanished(msg_local_session *s, int rc, msg_err *err) {
-  msg_err e = MSG_ERR_INIT;
-  bool exists = false;
-  int looked = msg_local_readable(s, &exists, &e);
-  if (looked == MSG_OK)
-    return exists ? rc : MSG_OK;
-  if (err)
-    *err = e;
-  return looked;
-}
-
-static int read_once(msg_local_session *s, msg_local_work work, void *arg, msg_err *err) {
+/* Runs `work` in one snapshot of a store of this version. *other: another version, or none; it did not run. */
+static int read_pinned(msg_local_session *s, msg_local_work work, void *arg, bool *other,
+                       msg_err *err) {
   sqlite3_stmt *pin = NULL;
   bool row = false;
   int rc = msg_local_stmt(s, sql_pin, &pin, err);
   if (rc == MSG_OK)
     rc = msg_local_step(s, pin, &row, err);
-  bool current = rc == MSG_OK && row && sqlite3_column_int64(pin, 0) == MSG_LOCAL_VERSION;
-  if (current)
+  *other = rc == MSG_OK && (!row || sqlite3_column_int64(pin, 0) != MSG_LOCAL_VERSION);
+  if (rc == MSG_OK && !*other)
     rc = work(s, arg, err);
   msg_local_done(s, pin);
-  bool exists = false;
-  if (rc != MSG_OK && s->vanished) {
-    s->vanished = false;
-    return why_vanished(s, rc, err);
-  }
-  if (rc != MSG_OK || current)
+  return rc;
+}
+
+static int read_once(msg_local_session *s, msg_local_work work, void *arg, msg_err *err) {
+  bool other = false, exists = false;
+  const char *what = s->what;
+  int rc = read_pinned(s, work, arg, &other, err);
+  bool vanished = rc != MSG_OK && s->vanished;
+  if (!other && !vanished)
     return rc;
-  /* Another version, or none: judged, and migrated where it is older. */
-  if ((rc = msg_local_readable(s, &exists, err)) == MSG_OK && exists)
-    rc = work(s, arg, err);
+  /* Judged, and migrated where it is older. No store: nothing to read. One that came meanwhile is read. */
+  s->vanished = false;
+  rc = msg_local_readable(s, &exists, err);
+  if (rc != MSG_OK || !exists)
+    return rc;
+  s->what = what;
+  rc = read_pinned(s, work, arg, &other, err);
+  s->vanished = false; /* once more: a table of it is missing, and *err says so */
   return rc;
 }
 
