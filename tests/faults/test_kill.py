@@ -57,6 +57,8 @@ def send(path, fd, name):
                 if "locked" not in str(e):
                     raise
         log(fd, "sent", order)
+        if random.random() < 0.3:
+            time.sleep(random.random() * 0.01)  # as workers do: a fast disk else leaves them behind by far
 
 
 def work(path, fd, drain):
@@ -68,7 +70,7 @@ def work(path, fd, drain):
                 return
             continue
         log(fd, "claim", row[1], time.monotonic_ns())
-        if random.random() < 0.3:
+        if not drain and random.random() < 0.3:
             time.sleep(random.random() * 0.01)
         held_until = time.monotonic_ns()  # taken before the settle: afterwards another may own it
         done = retry(db, "SELECT msg_ack(?)", (row[0],))[0]

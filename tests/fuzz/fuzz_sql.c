@@ -26,8 +26,8 @@ static const char *const statements[] = {
     "SELECT msg_purge(?1)",
     "INSERT INTO msg_messages(topic, value, priority) VALUES('t', ?1, ?1)",
     "SELECT * FROM msg_messages WHERE id = ?1 OR topic = ?1",
-    "SELECT * FROM msg_messages WHERE state IN (?1, 'ready') AND priority > ?1 ORDER BY priority, "
-    "deliver_at, seq LIMIT 3",
+    ("SELECT * FROM msg_messages WHERE state IN (?1, 'ready') AND priority > ?1"
+     " ORDER BY priority, deliver_at, seq LIMIT 3"),
     "SELECT * FROM msg_claim(?1, ?1) LIMIT 2",
 };
 
