@@ -10,6 +10,10 @@ function(msg_test_properties name label)
   if(label STREQUAL faults)
     set_tests_properties(${name} PROPERTIES RUN_SERIAL ON)
   endif()
+  # One thread's work, repeated for every allocation, I/O call or constraint: no race to find.
+  if(name MATCHES "\\.(local_oom|oom|io_faults|tables_pushdown)$")
+    set_property(TEST ${name} APPEND PROPERTY LABELS sequential)
+  endif()
 endfunction()
 
 # An executable under BUILD/DIR that may load msg.so, whose path is MSG_SO_PATH.
