@@ -324,8 +324,9 @@ int msg_local_claim(msg_session *base, const msg_actor *actor, const msg_claim *
     return rc;
   }
   s->claim_dry = !some;
-  msg_list tail = {.at = out->at + c.base, .n = out->n - c.base};
-  if (some)
-    msg_list_sort(&tail); /* rounds */
+  if (some) { /* of several rounds */
+    msg_list tail = {.at = out->at + c.base, .n = out->n - c.base};
+    msg_list_sort(&tail);
+  }
   return MSG_OK;
 }
