@@ -49,7 +49,9 @@ static void bind(sqlite3_stmt *stmt, uint8_t how, const uint8_t *data, int n) {
   switch (how % 4) {
   case 0: sqlite3_bind_text(stmt, 1, (const char *)data, n, SQLITE_STATIC); break;
   case 1: sqlite3_bind_blob(stmt, 1, data, n, SQLITE_STATIC); break;
-  case 2: sqlite3_bind_int64(stmt, 1, n ? (sqlite3_int64)((sqlite3_uint64)data[0] << n % 57) : 0); break;
+  case 2:
+    sqlite3_bind_int64(stmt, 1, n ? (sqlite3_int64)((sqlite3_uint64)data[0] << n % 57) : 0);
+    break;
   default: sqlite3_bind_double(stmt, 1, n ? data[0] / 3.0 - 40 : 0); break;
   }
 }
