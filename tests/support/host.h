@@ -1,4 +1,5 @@
-/* host.h - a host of the extension, as short as a shell. Everything fails the cmocka test by itself. */
+/* host.h - a host of the extension, as short as a shell. Everything fails the cmocka test by
+ * itself. */
 #ifndef MSG_TESTS_HOST_H
 #define MSG_TESTS_HOST_H
 
@@ -25,8 +26,9 @@ void host_close(sqlite3 *db);
 
 /** Run SQL, formatted as by printf, to its end; it must go well. */
 void host_run(sqlite3 *db, const char *sql, ...);
-/** First column of the first row, as text; "null" for NULL, "none" without a row, "error CODE: TEXT"
- *  (extended code) for a failure. Static storage of the thread: good until the next call but seven. */
+/** First column of the first row, as text; "null" for NULL, "none" without a row, "error CODE:
+ *  TEXT" (extended code) for a failure. Static storage of the thread: good until the next call but
+ *  seven. */
 const char *host_text(sqlite3 *db, const char *sql, ...);
 int64_t host_int(sqlite3 *db, const char *sql, ...);
 /** The statement fails, with this code and a text that holds `text`. */

@@ -1,5 +1,5 @@
 /* session.c - a session's life, and its statements. */
-#include "store/local/session.h"
+#include "store/local/local.h"
 
 #include <string.h>
 
