@@ -21,6 +21,8 @@ void host_load(sqlite3 *db);
 sqlite3 *host_open(const char *path);
 /** Linked statically instead. */
 sqlite3 *host_open_static(const char *path);
+/** host_open, in WAL mode, with its node open. */
+sqlite3 *host_open_node(const char *path, const char *sender_id);
 /** sqlite3_close must give SQLITE_OK. */
 void host_close(sqlite3 *db);
 
@@ -33,6 +35,12 @@ const char *host_text(sqlite3 *db, const char *sql, ...);
 int64_t host_int(sqlite3 *db, const char *sql, ...);
 /** The statement fails, with this code and a text that holds `text`. */
 void host_fails(sqlite3 *db, int code, const char *text, const char *sql, ...);
+
+/* A test with one connection, a sqlite3 *, whose address is the initial state: a new file, of node
+ * "me". */
+int host_setup(void **state);
+int host_teardown(void **state);
+#define HOST_TEST(f, db) cmocka_unit_test_prestate_setup_teardown(f, host_setup, host_teardown, db)
 
 void host_sleep_ms(int ms);
 int64_t host_now_ms(void);
