@@ -253,7 +253,7 @@ static void check_plan(local_rig *r, const char *sql) {
   sqlite3_free(text);
 }
 
-void local_check_plans(local_rig *r) {
+static void check_plans(local_rig *r) {
   msg_local_session *s = (msg_local_session *)r->session;
   int n = 0;
   for (size_t i = 0; i < MSG_LOCAL_SLOTS; i++) {
@@ -264,4 +264,10 @@ void local_check_plans(local_rig *r) {
     n++;
   }
   assert_true(n > 0);
+}
+
+void local_check_plans(local_rig *r) {
+  check_plans(r);
+  local_sql(r, "ANALYZE");
+  check_plans(r);
 }

@@ -265,8 +265,6 @@ static void every_plan_goes_by_an_index(void **state) {
   redriven_goes_before_younger_of_its_group(state);
   broadcast_of_new_priority_is_seen_once_by_each(state);
   local_check_plans(&rig);
-  local_sql(&rig, "ANALYZE");
-  local_check_plans(&rig);
 }
 
 #define TEST(f) LOCAL_TEST(f, &rig)

@@ -304,8 +304,6 @@ static void every_plan_goes_by_an_index(void **state) {
   assert_string_equal(local_claimed(&rig, "*", 3), "");
   assert_string_equal(local_claimed(&rig, "*", 3), "");
   local_check_plans(&rig);
-  local_sql(&rig, "ANALYZE");
-  local_check_plans(&rig);
 }
 
 #define TEST(f) LOCAL_TEST(f, &rig)

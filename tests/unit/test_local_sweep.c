@@ -218,8 +218,6 @@ static void every_plan_goes_by_an_index(void **state) {
   msg_clock_shift(90000);
   local_sweep(&rig);
   local_check_plans(&rig);
-  local_sql(&rig, "ANALYZE");
-  local_check_plans(&rig);
 }
 
 #define TEST(f) LOCAL_TEST(f, &rig)
