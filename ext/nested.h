@@ -1,7 +1,7 @@
 /* nested.h - SQL that ext/ itself runs inside a function or table of ours.
  *
- * On the host connection: probes, pragmas, DDL, the outbox's marker. What is kept there is finalized
- * by msg_owner's xDisconnect, in time for sqlite3_close.
+ * On the host connection: probes, pragmas, DDL, the outbox's marker. What is kept there is
+ * finalized by msg_owner's xDisconnect, in time for sqlite3_close.
  * On a scratch connection of ours, in memory: JSON. On the host json_each would take a read
  * transaction on main, ask the authorizer, and meet locks.
  * A kept statement is checked out; a second user of the same text gets one of its own. */

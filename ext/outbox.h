@@ -2,8 +2,8 @@
  * rows, msg_outbox, whose xBegin, xSavepoint, xRollbackTo, xRollback and xCommit follow it.
  *
  * A batch enters by a nested INSERT of ours into temp.msg_outbox (the eponymous one while there is
- * no temp table). A savepoint that was open before the first batch has no mark: a ROLLBACK TO it cuts
- * to nothing. */
+ * no temp table). A savepoint that was open before the first batch has no mark: a ROLLBACK TO it
+ * cuts to nothing. */
 #ifndef MSG_EXT_OUTBOX_H
 #define MSG_EXT_OUTBOX_H
 
@@ -44,7 +44,8 @@ int msg_outbox_enter(msg_connection *c, msg_opened *o, enum msg_batch_kind kind,
 void msg_outbox_forget(msg_connection *c, const msg_opened *o);
 void msg_outbox_clear(msg_connection *c);
 /** Connect msg_owner, the virtual table whose xDisconnect releases what is kept on the host. It is
- *  eponymous only: no ROLLBACK or schema reset disconnects it, only the closing of the connection. */
+ *  eponymous only: no ROLLBACK or schema reset disconnects it, only the closing of the
+ *  connection. */
 int msg_outbox_own(msg_connection *c, msg_err *err);
 
 #endif

@@ -56,8 +56,9 @@ int msg_table_no_arguments(int argc, const char *const *argv, msg_err *err);
 int msg_table_call(msg_table *t, const char *node, enum msg_call_kind kind, msg_opened **o,
                    msg_call *call, msg_err *err);
 
-/** xBegin of a table that is written to: SQLite calls it before the statement reads its first row. Takes the
- *  store's write lock then, so that what the statement reads cannot grow stale before it writes. */
+/** xBegin of a table that is written to: SQLite calls it before the statement reads its first row.
+ *  Takes the store's write lock then, so that what the statement reads cannot grow stale before it
+ *  writes. */
 int msg_table_begin(sqlite3_vtab *table);
 /* What an xUpdate does, without the rules that are the same for all. MSG_NOTFOUND: no such row any
  * more, which is no error. */

@@ -1,9 +1,10 @@
-/* store.h - the port: what a message store can do, in the domain's verbs. One contract suite (tests/contract) runs
- * against every adapter and is the definition.
+/* store.h - the port: what a message store can do, in the domain's verbs. One contract suite
+ * (tests/contract) runs against every adapter and is the definition.
  *
- * A msg_store is a thread-safe factory for one place (a file, a cluster). A msg_session is one thread's handle on one queue of it.
- * A msg_watch is one cursor thread's. Outs are written only on MSG_OK. Times are ms since the epoch, judged by the store's clock.
- * Texts handed in are borrowed for the call; texts handed out are the caller's. */
+ * A msg_store is a thread-safe factory for one place (a file, a cluster). A msg_session is one
+ * thread's handle on one queue of it. A msg_watch is one cursor thread's. Outs are written only on
+ * MSG_OK. Times are ms since the epoch, judged by the store's clock. Texts handed in are borrowed
+ * for the call; texts handed out are the caller's. */
 #ifndef MSG_STORE_STORE_H
 #define MSG_STORE_STORE_H
 
@@ -13,136 +14,26 @@
 
 #include "base/err.h"
 #include "model/filter.h"
-#include "model/message.h"
-#include "model/settings.h"
-#include "model/topic.h"
+#include "store/types.h"
 
 typedef struct msg_store msg_store;
 typedef struct msg_session msg_session;
 typedef struct msg_watch msg_watch;
 typedef struct msg_find msg_find; /* an open browse */
-typedef struct msg_host
-    msg_host; /* a host's connection, lent: only ext/ and the adapter know its inside */
+/* A host's connection, lent: only ext/ and the adapter know its inside. */
+typedef struct msg_host msg_host;
 
 /* What an adapter can do beyond the required verbs. */
 enum {
   MSG_CAP_HOST_TXN = 1u << 0, /* verbs join the host's transaction */
   MSG_CAP_PUSH = 1u << 1,     /* watch events may carry the message */
-  MSG_CAP_WATCH =
-      1u
-      << 2, /* watch_open works; else waiters look every poll_pause_ms and at the next deadline */
+  /* watch_open works; else waiters look every poll_pause_ms and at the next deadline */
+  MSG_CAP_WATCH = 1u << 2,
   MSG_CAP_OWN = 1u << 3 /* session_open works without a lent host */
 };
 
-/* Who acts: borrowed for the call. */
-typedef struct msg_actor {
-  const char *node;    /* sender id */
-  const char *process; /* msg_process_self() */
-  const msg_settings *settings;
-} msg_actor;
-
-/* One message to put. The engine has filled every field except seq, state and claim. */
-typedef struct msg_put {
-  const msg_message *message;
-  int64_t key_until_ms; /* with message->key: remembered until then */
-  msg_oid id;           /* out: the id in the store: of the first send, when the key was seen */
-  bool existed;         /* out: key seen within its window: nothing was added */
-} msg_put;
-
-/* What one node may be handed now. */
-typedef struct msg_unseen {
-  const msg_pattern
-      *pattern;              /* NULL: every pattern the node listens to, and directs of any topic */
-  const msg_oid *answers_to; /* only answers to this request; NULL: any */
-  const msg_oid *reserved;   /* answers to these requests belong to other waiters: leave them */
-  size_t reserved_count;
-  const msg_pattern *const *paused; /* topics to leave alone */
-  size_t paused_count;
-  size_t max; /* > 0 */
-} msg_unseen;
-
-typedef struct msg_claim {
-  const msg_pattern *pattern;
-  const msg_pattern *const *paused;
-  size_t paused_count;
-  size_t count;     /* > 0 */
-  int64_t lease_ms; /* > 0 */
-} msg_claim;
-
-enum msg_settle_verb {
-  MSG_SETTLE_ACK,
-  MSG_SETTLE_RELEASE,
-  MSG_SETTLE_EXTEND,
-  MSG_SETTLE_REJECT,
-  MSG_SETTLE_FREE
-};
-
-typedef struct msg_settle_item {
-  msg_oid id;
-  const char *token; /* NULL: this node's own claim */
-  bool done;         /* out: false when the lease is no longer theirs */
-} msg_settle_item;
-
-typedef struct msg_settle {
-  enum msg_settle_verb verb; /* FREE: by an operator, whoever owns it; ready again at once */
-  int64_t delay_ms;          /* RELEASE: >= 0 */
-  int64_t lease_ms;          /* EXTEND: > 0, from now */
-  const char *reason;        /* REJECT */
-} msg_settle;
-
-/* Change of one message; only what is set. */
-typedef struct msg_update {
-  bool has_priority, has_deliver_at, has_ttl;
-  int32_t priority;
-  int64_t deliver_at_ms;
-  int64_t ttl_ms; /* new life from now; 0: no expiry */
-} msg_update;
-
-/* Counts of one topic or one queue. depth = everything that waits: ready + delayed + claimed + blocked. */
-typedef struct msg_count {
-  char *name; /* topic or queue */
-  int64_t depth, ready, delayed, claimed, blocked, dead;
-  int64_t broadcasts; /* live broadcasts and directs, part of ready */
-  int64_t listeners;  /* nodes alive that listen (a queue: to anything) */
-  int64_t oldest_ms;  /* timestamp of the oldest waiting; 0 if none */
-} msg_count;
-
-typedef struct msg_participant {
-  char *node, *host, *implementation, *layout;
-  char *process;  /* identity of its process; "" unknown */
-  int pid;        /* 0 unknown */
-  bool automatic; /* its id was made, not given */
-  bool alive;     /* out */
-  int64_t started_at_ms, last_seen_ms;
-} msg_participant;
-
-typedef struct msg_lane {
-  char *lane, *owner;
-  int64_t depth, oldest_ms;
-  bool owner_alive, orphan; /* orphan: its owner is not alive */
-} msg_lane;
-
-typedef struct msg_listener {
-  char *node, *pattern;
-} msg_listener;
-
-enum msg_event_kind {
-  MSG_EVENT_CHANGED, /* something may have changed: look again (a hint) */
-  MSG_EVENT_MESSAGE, /* MSG_CAP_PUSH: `message` arrived */
-  MSG_EVENT_LOST     /* history lost: rescan */
-};
-typedef struct msg_event {
-  enum msg_event_kind kind;
-  msg_message message; /* the caller's (msg_message_clear); empty unless MSG_EVENT_MESSAGE */
-} msg_event;
-
-typedef struct msg_watch_info { /* for msg_cursors */
-  const char *what;             /* file or collection; lives as long as the watch */
-  const char *how;              /* "inotify", "poll", "change stream"; static */
-  int64_t token_age_ms;         /* -1 where there is no resume token */
-} msg_watch_info;
-
-/* Receives one row; a non-zero return stops the listing, which then returns that code. The row is borrowed. */
+/* Receives one row; a non-zero return stops the listing, which then returns that code. The row is
+ * borrowed. */
 typedef int (*msg_count_fn)(void *arg, const msg_count *row);
 typedef int (*msg_participant_fn)(void *arg, const msg_participant *row);
 typedef int (*msg_lane_fn)(void *arg, const msg_lane *row);
@@ -157,53 +48,61 @@ struct msg_store_ops {
   void (*store_close)(msg_store *); /* after every session and watch of it was closed */
   unsigned (*caps)(const msg_store *);
   const char *(*place)(const msg_store *); /* for texts: file name or hosts; never a credential */
-  /** `host` is borrowed for the session's life but used only within its calls; NULL (MSG_CAP_OWN): the session opens a
-   *  connection of its own. Changes nothing in the store. */
+  /** `host` is borrowed for the session's life but used only within its calls; NULL (MSG_CAP_OWN):
+   *  the session opens a connection of its own. Changes nothing in the store. */
   int (*session_open)(msg_store *, msg_host *host, const char *queue, const msg_settings *,
                       msg_session **out, msg_err *);
   int (*watch_open)(msg_store *, const msg_settings *, msg_watch **out, msg_err *);
-  /** These claims were rolled back with the host's transaction: deliveries that happened all the same. Counted at the next claim.
-   *  No I/O. */
+  /** These claims were rolled back with the host's transaction: deliveries that happened all the
+   *  same. Counted at the next claim. No I/O. */
   void (*claims_undone)(msg_store *, const msg_oid *ids, size_t n);
 
   /* ---- session: its thread ---- */
   void (*session_close)(msg_session *);
-  /** Drop kept statements and other things on the lent host that would keep it from closing. They come back by themselves. */
+  /** Drop kept statements and other things on the lent host that would keep it from closing. They
+   *  come back by themselves. */
   void (*session_release)(msg_session *);
 
-  /** Take now, in the host's transaction, the lock that its writes will need: what is read first could
-   *  grow stale. Only with MSG_CAP_HOST_TXN; does nothing where nothing read before would matter. */
+  /** Take now, in the host's transaction, the lock that its writes will need: what is read first
+   *  could grow stale. Only with MSG_CAP_HOST_TXN; does nothing where nothing read before would
+   *  matter. */
   int (*lock)(msg_session *, msg_err *);
-  /** All or nothing, atomic, in order; durable on return (within a host transaction: with it). n > 0.
+  /** All or nothing, atomic, in order; durable on return (within a host transaction: with it).
+   *  n > 0.
    *  Errors: MSG_EXISTS a given id is taken (text names it). */
   int (*put)(msg_session *, const msg_actor *, msg_put *items, size_t n, msg_err *);
 
-  /** Open a browse; rows come by find_next (*out initialised by it, the caller's) until MSG_NOTFOUND. Closed before any other call on the
-   *  session that writes is fine and so is after: rows may then show either state. */
+  /** Open a browse; rows come by find_next (*out initialised by it, the caller's) until
+   *  MSG_NOTFOUND. Closed before any other call on the session that writes is fine and so is after:
+   *  rows may then show either state. */
   int (*find)(msg_session *, const msg_filter *, msg_find **out, msg_err *);
   int (*find_next)(msg_find *, msg_message *out, msg_err *);
   void (*find_close)(msg_find *);
   /** The message itself, MSG_NOTFOUND if gone. */
   int (*get)(msg_session *, const msg_oid *id, msg_message *out, msg_err *);
 
-  /** Remember that a node listens, from now on or (catch_up) to everything unexpired. MSG_EXISTS: already known, start unchanged. */
+  /** Remember that a node listens, from now on or (catch_up) to everything unexpired. MSG_EXISTS:
+   *  already known, start unchanged. */
   int (*listen)(msg_session *, const msg_actor *, const char *pattern, bool catch_up, msg_err *);
   int (*unlisten)(msg_session *, const msg_actor *, const char *pattern,
                   msg_err *); /* MSG_NOTFOUND: did not listen */
   int (*listeners)(msg_session *, msg_listener_fn, void *arg, msg_err *); /* of the whole queue */
-  /** Broadcasts, directs and answers not yet seen by the node, in delivery order, not expired, due, never its own (a direct to
-   *  oneself included). Appends to *out. Marks nothing. No rows: MSG_OK with nothing appended. */
+  /** Broadcasts, directs and answers not yet seen by the node, in delivery order, not expired, due,
+   *  never its own (a direct to oneself included). Appends to *out. Marks nothing. No rows: MSG_OK
+   *  with nothing appended. */
   int (*unseen)(msg_session *, const msg_actor *, const msg_unseen *, msg_list *out, msg_err *);
-  /** Mark what `unseen` gave, atomically. won[i]: this call marked it (false: another thread of the same node was faster, or it is gone
-   *  or expired meanwhile: do not hand it out). */
+  /** Mark what `unseen` gave, atomically. won[i]: this call marked it (false: another thread of the
+   *  same node was faster, or it is gone or expired meanwhile: do not hand it out). */
   int (*seen)(msg_session *, const msg_actor *, const msg_list *, bool *won, msg_err *);
 
-  /** Lease up to count ready messages in delivery order; appends them with owner, token, attempts, since, until. One winner each.
-   *  None ready: MSG_OK with nothing appended. Those over max_attempts go dead instead. */
+  /** Lease up to count ready messages in delivery order; appends them with owner, token, attempts,
+   *  since, until. One winner each. None ready: MSG_OK with nothing appended. Those over
+   *  max_attempts go dead instead. */
   int (*claim)(msg_session *, const msg_actor *, const msg_claim *, msg_list *out, msg_err *);
   /** Could a claim have something now? Reads only. */
   int (*claimable)(msg_session *, const msg_actor *, const msg_claim *, bool *out, msg_err *);
-  /** All items in one batch; an item that is not theirs is done = false and changes nothing. ACK removes. RELEASE keeps attempts. */
+  /** All items in one batch; an item that is not theirs is done = false and changes nothing. ACK
+   *  removes. RELEASE keeps attempts. */
   int (*settle)(msg_session *, const msg_actor *, const msg_settle *, msg_settle_item *items,
                 size_t n, msg_err *);
 
@@ -221,26 +120,29 @@ struct msg_store_ops {
 
   int (*presence_put)(msg_session *, const msg_participant *, msg_err *); /* insert or refresh */
   int (*presence_list)(msg_session *, msg_participant_fn, void *arg, msg_err *);
-  /** Remove a participant, and its listeners if its id was automatic. only_dead: MSG_MISUSE if it is alive. MSG_NOTFOUND. */
+  /** Remove a participant, and its listeners if its id was automatic. only_dead: MSG_MISUSE if it
+   *  is alive. MSG_NOTFOUND. */
   int (*presence_withdraw)(msg_session *, const char *node, bool only_dead, msg_err *);
   int (*lanes)(msg_session *, msg_lane_fn, void *arg, msg_err *);
   /** Drop an empty lane whose owner is not alive; else MSG_MISUSE with the reason. MSG_NOTFOUND. */
   int (*lane_drop)(msg_session *, const char *lane, msg_err *);
 
-  /** The next time at which something changes without a commit (a delay, a lease or a life ends), MSG_NEVER if none. Reads only. */
+  /** The next time at which something changes without a commit (a delay, a lease or a life ends),
+   *  MSG_NEVER if none. Reads only. */
   int (*deadline)(msg_session *, int64_t *at_ms, msg_err *);
   /** Facts for msg_doctor: (item, value, advice or NULL). */
   int (*describe)(msg_session *, msg_describe_fn, void *arg, msg_err *);
 
   /* ---- watch: its cursor thread ---- */
-  /** Block until something may have changed or the monotonic deadline. MSG_TIMEOUT is normal. Also returns CHANGED when a deadline of the
-   *  store passes and when the process of a claim's owner ends. MSG_SHUTDOWN after watch_wake.
-   *  The first call after watch_open returns CHANGED: what came before is not known.
-   *  MSG_UNAVAILABLE: the place is gone (file replaced or removed): close it. */
+  /** Block until something may have changed or the monotonic deadline. MSG_TIMEOUT is normal. Also
+   *  returns CHANGED when a deadline of the store passes and when the process of a claim's owner
+   *  ends. MSG_SHUTDOWN after watch_wake. The first call after watch_open returns CHANGED: what
+   *  came before is not known. MSG_UNAVAILABLE: the place is gone (file replaced or removed): close
+   *  it. */
   int (*watch_next)(msg_watch *, int64_t deadline_mono_ms, msg_event *out, msg_err *);
   void (*watch_wake)(msg_watch *); /* any thread: end the current and every later watch_next */
-  /** While muted, the watch touches nothing of the store: a reader of an embedded file can be in its
-   *  writer's way. Returns when it touches nothing any more. A watch is born unmuted. Optional.
+  /** While muted, the watch touches nothing of the store: a reader of an embedded file can be in
+   *  its writer's way. Returns when it touches nothing any more. A watch is born unmuted. Optional.
    *  Thread: any. Blocks: for the length of one look. */
   void (*watch_mute)(msg_watch *, bool muted);
   void (*watch_info)(const msg_watch *, msg_watch_info *out); /* any thread */

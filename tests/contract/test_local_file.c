@@ -98,10 +98,16 @@ static void teardown(void *place, msg_store *store) {
 }
 
 int main(void) {
-  static const contract_adapter lent = {"local file, lent", setup_lent, session, session_end,
-                                        teardown};
-  static const contract_adapter own = {"local file, own", setup_own, session, session_end,
-                                       teardown};
+  static const contract_adapter lent = {.name = "local file, lent",
+                                        .setup = setup_lent,
+                                        .session = session,
+                                        .session_end = session_end,
+                                        .teardown = teardown};
+  static const contract_adapter own = {.name = "local file, own",
+                                       .setup = setup_own,
+                                       .session = session,
+                                       .session_end = session_end,
+                                       .teardown = teardown};
   msg_pattern_set_glob(sqlite3_strglob);
   return contract_run(&lent) + contract_run(&own);
 }

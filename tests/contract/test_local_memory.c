@@ -43,7 +43,11 @@ static void teardown(void *place, msg_store *store) {
 }
 
 int main(void) {
-  static const contract_adapter memory = {"local memory", setup, session, session_end, teardown};
+  static const contract_adapter memory = {.name = "local memory",
+                                          .setup = setup,
+                                          .session = session,
+                                          .session_end = session_end,
+                                          .teardown = teardown};
   msg_pattern_set_glob(sqlite3_strglob);
   return contract_run(&memory);
 }

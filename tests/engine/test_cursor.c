@@ -9,31 +9,20 @@
 #include "support/cmocka_compat.h"
 #include "support/rig.h"
 
-static void expect_text(rig_wait *w, const char *want) {
-  rig_wait_join(w);
-  if (w->rc != MSG_OK)
-    fail_msg("%s: %s", msg_rc_name(w->rc), w->err.text);
-  assert_string_equal(w->list.at[0].value.p, want);
-  assert_true(w->took_ms < w->timeout_ms / 2); /* woken, not found by the last look */
-  msg_list_clear(&w->list);
-}
-
 /* Sends while `b` waits, and expects it to come. */
-static void expect_delivery(rig *r, peer *a, peer *b, const char *text) {
+static void expect_delivery(peer *a, peer *b, const char *text) {
   rig_wait w = {.p = b, .topic = "t", .timeout_ms = 10000};
-  rig_wait_start(&w);
-  rig_until_waiters(r, 1);
+  rig_wait_begin(&w);
   peer_send(a, "t", text);
-  expect_text(&w, text);
+  rig_wait_expect(&w, text);
+  assert_true(w.took_ms < w.timeout_ms / 2); /* woken, not found by the last look */
 }
 
 static void it_starts_at_the_first_wait_and_ends_at_the_last_detach(void **state) {
   rig r;
   peer a, b;
   msg_list list = MSG_LIST_INIT;
-  rig_open(&r, RIG_KIND(state));
-  peer_open(&r, &a, "a");
-  peer_open(&r, &b, "b");
+  rig_open_pair(&r, RIG_KIND(state), &a, "a", &b, "b");
   peer_send(&a, "t", "x");
   assert_string_equal(rig_cursor(&r, NULL).state, "off");
   assert_int_equal(peer_await(&a, "t", 60, 1, &list), MSG_TIMEOUT);
@@ -51,8 +40,6 @@ static void it_starts_at_the_first_wait_and_ends_at_the_last_detach(void **state
   msg_node_attach(a.node);
   assert_int_equal(peer_await(&a, "t", 60, 1, &list), MSG_TIMEOUT);
   rig_until_state(&r, "running");
-  peer_close(&a);
-  peer_close(&b);
   rig_close(&r);
 }
 
@@ -75,18 +62,16 @@ static void it_tells_about_itself(void **state) {
   rig r;
   peer a, b;
   char error[512];
-  rig_open(&r, RIG_KIND(state));
-  peer_open(&r, &a, "a");
-  peer_open(&r, &b, "b");
+  rig_open_pair(&r, RIG_KIND(state), &a, "a", &b, "b");
   msg_cursor_info i = rig_cursor(&r, error);
   assert_string_equal(i.how, "poll");
   assert_int_equal(i.last_event_ms, 0);
   assert_int_equal(i.lag_ms, -1);
   assert_string_equal(error, "");
   int64_t began = msg_clock_now_ms();
-  expect_delivery(&r, &a, &b, "one");
+  expect_delivery(&a, &b, "one");
   rig_until_state(&r, "running");
-  expect_delivery(&r, &a, &b, "two");
+  expect_delivery(&a, &b, "two");
   i = rig_cursor(&r, error);
   assert_string_equal(i.state, "running");
   assert_string_not_equal(i.how, "");
@@ -96,8 +81,6 @@ static void it_tells_about_itself(void **state) {
   assert_int_equal(i.restarts, 0);
   assert_int_equal(i.waiters, 0);
   assert_true(msg_node_stat(b.node, MSG_STAT_WAKES) >= 1);
-  peer_close(&a);
-  peer_close(&b);
   rig_close(&r);
 }
 
@@ -108,30 +91,28 @@ static void a_failed_watch_is_opened_again_after_pauses(void **state) {
   peer a, b;
   char error[512];
   msg_cursor_tune(20, 80, 0);
-  rig_open(&r, RIG_KIND(state));
-  peer_open(&r, &a, "a");
-  peer_open(&r, &b, "b");
+  rig_open_pair(&r, RIG_KIND(state), &a, "a", &b, "b");
   fault_store_fail(r.store, FAULT_WATCH_OPEN, MSG_IO, 0, -1);
-  expect_delivery(&r, &a, &b, "polled"); /* waiters look on their own meanwhile */
+  expect_delivery(&a, &b, "polled"); /* waiters look on their own meanwhile */
   rig_until_state(&r, "failed");
   rig_cursor(&r, error);
   assert_string_equal(error, "planned failure of watch_open");
   long before = fault_store_calls(r.store, FAULT_WATCH_OPEN);
   rig_sleep(400);
   assert_in_range(fault_store_calls(r.store, FAULT_WATCH_OPEN) - before, 2, 7); /* 80 ms apart */
-  expect_delivery(&r, &a, &b, "still polled");
+  expect_delivery(&a, &b, "still polled");
 
   fault_store_fail(r.store, FAULT_WATCH_OPEN, MSG_OK, 0, 0);
   rig_until_state(&r, "running");
   assert_true(rig_cursor(&r, error).restarts >= 3);
-  expect_delivery(&r, &a, &b, "watched");
+  expect_delivery(&a, &b, "watched");
 
   fault_store_fail(r.store, FAULT_WATCH_NEXT, MSG_BACKEND, 0, 1); /* breaks once, in the middle */
   rig_sleep(200);
   rig_until_state(&r, "running");
   rig_cursor(&r, error);
   assert_string_equal(error, "planned failure of watch_next");
-  expect_delivery(&r, &a, &b, "again");
+  expect_delivery(&a, &b, "again");
   peer_close(&a);
   peer_close(&b);
   assert_int_equal(fault_store_watches(r.store), 0);
@@ -160,22 +141,18 @@ static void a_stop_cuts_a_pause_short(void **state) {
 static void a_store_that_refuses_to_be_watched_is_polled(void **state) {
   rig r;
   peer a, b;
-  rig_open(&r, RIG_KIND(state));
-  peer_open(&r, &a, "a");
-  peer_open(&r, &b, "b");
+  rig_open_pair(&r, RIG_KIND(state), &a, "a", &b, "b");
   fault_store_fail(r.store, FAULT_WATCH_OPEN, MSG_UNSUPPORTED, 0, -1);
-  expect_delivery(&r, &a, &b, "one");
-  expect_delivery(&r, &a, &b, "two");
+  expect_delivery(&a, &b, "one");
+  expect_delivery(&a, &b, "two");
   assert_int_equal(fault_store_calls(r.store, FAULT_WATCH_OPEN), 1);
   assert_string_equal(rig_cursor(&r, NULL).state, "off");
   msg_node_detach(a.node);
   msg_node_detach(b.node);
   fault_store_fail(r.store, FAULT_WATCH_OPEN, MSG_OK, 0, 0);
   msg_node_attach(b.node);
-  expect_delivery(&r, &a, &b, "three");
+  expect_delivery(&a, &b, "three");
   rig_until_state(&r, "running");
-  peer_close(&a);
-  peer_close(&b);
   rig_close(&r);
 }
 
@@ -236,15 +213,11 @@ static void lost_events_are_made_up_for(void **state) {
   peer a, b;
   msg_list list = MSG_LIST_INIT;
   msg_cursor_tune(0, 0, 300);
-  rig_open(&r, RIG_KIND(state));
-  peer_open(&r, &a, "a");
-  peer_open(&r, &b, "b");
+  rig_open_pair(&r, RIG_KIND(state), &a, "a", &b, "b");
   assert_int_equal(peer_await(&b, "t", 60, 1, &list), MSG_TIMEOUT);
   rig_until_state(&r, "running");
   fault_store_lose_events(r.store, -1);
-  expect_delivery(&r, &a, &b, "found");
-  peer_close(&a);
-  peer_close(&b);
+  expect_delivery(&a, &b, "found");
   rig_close(&r);
   msg_cursor_tune(0, 0, 0);
 }
@@ -254,11 +227,9 @@ static void lost_events_are_made_up_for(void **state) {
 static void a_slow_watch_holds_nobody_up(void **state) {
   rig r;
   peer a, b;
-  rig_open(&r, RIG_KIND(state));
-  peer_open(&r, &a, "a");
-  peer_open(&r, &b, "b");
+  rig_open_pair(&r, RIG_KIND(state), &a, "a", &b, "b");
   fault_store_delay(r.store, FAULT_WATCH_OPEN, 3000);
-  expect_delivery(&r, &a, &b, "polled");
+  expect_delivery(&a, &b, "polled");
   assert_string_equal(rig_cursor(&r, NULL).state, "starting");
   msg_node_detach(a.node);
   int64_t began = msg_clock_mono_ms();
@@ -267,12 +238,10 @@ static void a_slow_watch_holds_nobody_up(void **state) {
   assert_string_equal(rig_cursor(&r, NULL).state, "stopping");
   fault_store_delay(r.store, FAULT_WATCH_OPEN, 0);
   msg_node_attach(b.node);
-  expect_delivery(&r, &a, &b, "polled again");
+  expect_delivery(&a, &b, "polled again");
   rig_sleep(1500); /* the slow one has ended */
-  expect_delivery(&r, &a, &b, "restarted");
+  expect_delivery(&a, &b, "restarted");
   rig_until_state(&r, "running");
-  peer_close(&a);
-  peer_close(&b);
   rig_close(&r);
 }
 

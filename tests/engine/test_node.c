@@ -29,9 +29,7 @@ static void automatic_ids_differ(void **state) {
   rig r;
   peer a, b;
   char prefix[128];
-  rig_open(&r, RIG_KIND(state));
-  peer_open(&r, &a, NULL);
-  peer_open(&r, &b, NULL);
+  rig_open_pair(&r, RIG_KIND(state), &a, NULL, &b, NULL);
   snprintf(prefix, sizeof prefix, "%s-%s-%d-", msg_process_host(), msg_process_program(),
            msg_process_pid());
   assert_int_equal(strncmp(msg_node_id(a.node), prefix, strlen(prefix)), 0);
@@ -39,8 +37,6 @@ static void automatic_ids_differ(void **state) {
   assert_null(strchr(msg_node_id(a.node), '_'));
   assert_true(msg_node_automatic(a.node));
   assert_int_equal(msg_node_name_check(msg_node_id(a.node), NULL), MSG_OK);
-  peer_close(&a);
-  peer_close(&b);
   rig_close(&r);
 }
 
@@ -107,8 +103,6 @@ static void a_shut_node_refuses_and_makes_room(void **state) {
   peer_open(&r, &b, "n");
   assert_ptr_not_equal(a.node, b.node);
   assert_int_equal(peer_await(&b, "t", 0, 1, &list), MSG_TIMEOUT);
-  peer_close(&a);
-  peer_close(&b);
   rig_close(&r);
 }
 
@@ -130,7 +124,6 @@ static void settings_change_at_run_time(void **state) {
   assert_int_equal(msg_node_settings(a.node, &s, &err), MSG_OK);
   assert_int_equal(s.lease_ms, 1234);
   msg_settings_clear(&s);
-  peer_close(&a);
   rig_close(&r);
 }
 
@@ -169,7 +162,6 @@ static void settings_change_from_many_threads(void **state) {
     msg_thread_join(c[i].thread);
     assert_int_equal(c[i].failures, 0);
   }
-  peer_close(&a);
   rig_close(&r);
 }
 
@@ -183,7 +175,6 @@ static void announcing_and_withdrawing(void **state) {
   assert_int_equal(fault_store_calls(r.store, FAULT_PRESENCE_PUT), 1);
   msg_node_shut(a.node);
   assert_int_equal(msg_node_withdraw(a.node, &a.call, NULL), MSG_OK);
-  peer_close(&a);
   rig_close(&r);
 }
 
@@ -273,7 +264,6 @@ static void a_forked_child_gets_an_error_and_may_open_anew(void **state) {
   assert_int_equal(child_run(use_parents_node, &a), 0);
   assert_int_equal(child_run(open_in_child, &a), 0);
   assert_int_equal(peer_await(&a, "t", 60, 1, &list), MSG_TIMEOUT);
-  peer_close(&a);
   rig_close(&r);
 }
 

@@ -21,9 +21,7 @@ static void take(peer *p, const char *topic, const char *want) {
 static void every_listener_gets_a_broadcast_once_but_its_sender(void **state) {
   rig r;
   peer a, b, c;
-  rig_open(&r, RIG_KIND(state));
-  peer_open(&r, &a, NULL);
-  peer_open(&r, &b, NULL);
+  rig_open_pair(&r, RIG_KIND(state), &a, NULL, &b, NULL);
   peer_open(&r, &c, NULL);
   take(&a, "t", NULL);
   take(&b, "t", NULL);
@@ -38,9 +36,6 @@ static void every_listener_gets_a_broadcast_once_but_its_sender(void **state) {
   take(&c, "t", "three");
   take(&a, NULL, "three");
   assert_int_equal(msg_node_stat(b.node, MSG_STAT_AWAITED), 2);
-  peer_close(&a);
-  peer_close(&b);
-  peer_close(&c);
   rig_close(&r);
 }
 
@@ -58,10 +53,6 @@ static void a_given_name_catches_up(void **state) {
   take(&automatic, "t", NULL);
   assert_int_equal(msg_node_listen(told.node, &told.call, "t", &yes, NULL), MSG_OK);
   take(&told, "t", "old");
-  peer_close(&a);
-  peer_close(&given);
-  peer_close(&automatic);
-  peer_close(&told);
   rig_close(&r);
 }
 
@@ -79,8 +70,6 @@ static void the_setting_decides_on_catching_up(void **state) {
   peer_open_with(&r, &given, &s);
   msg_settings_clear(&s);
   take(&given, "t", NULL);
-  peer_close(&a);
-  peer_close(&given);
   rig_close(&r);
 }
 
@@ -103,16 +92,13 @@ static void listening_is_told_once(void **state) {
   assert_int_equal(fault_store_calls(r.store, FAULT_LISTEN), 3);
   assert_int_equal(msg_node_listen(a.node, &a.call, "t", NULL, &err), MSG_OK);
   assert_int_equal(msg_node_listen(a.node, &a.call, "/(/", NULL, &err), MSG_INVALID);
-  peer_close(&a);
   rig_close(&r);
 }
 
 static void patterns_are_awaited(void **state) {
   rig r;
   peer a, b;
-  rig_open(&r, RIG_KIND(state));
-  peer_open(&r, &a, "a");
-  peer_open(&r, &b, "b");
+  rig_open_pair(&r, RIG_KIND(state), &a, "a", &b, "b");
   take(&b, "orders.*", NULL);
   take(&b, "/^n[0-9]+$/", NULL);
   peer_send(&a, "orders.new", "glob");
@@ -121,8 +107,6 @@ static void patterns_are_awaited(void **state) {
   take(&b, "/^n[0-9]+$/", "regex");
   take(&b, "orders.*", "glob");
   take(&b, NULL, NULL);
-  peer_close(&a);
-  peer_close(&b);
   rig_close(&r);
 }
 
@@ -149,7 +133,6 @@ static void bad_arguments(void **state) {
                        fault_store_calls(r.store, FAULT_CLAIM) +
                        fault_store_calls(r.store, FAULT_SETTLE),
                    0);
-  peer_close(&a);
   rig_close(&r);
 }
 
@@ -158,9 +141,7 @@ static void more_than_a_window_is_taken_in_parts(void **state) {
   peer a, b;
   msg_value window = msg_value_int(3);
   msg_list list = MSG_LIST_INIT;
-  rig_open(&r, RIG_KIND(state));
-  peer_open(&r, &a, "a");
-  peer_open(&r, &b, "b");
+  rig_open_pair(&r, RIG_KIND(state), &a, "a", &b, "b");
   assert_int_equal(msg_node_configure(b.node, "window_size", &window, false, NULL), MSG_OK);
   take(&b, "t", NULL);
   for (int i = 0; i < 8; i++)
@@ -172,17 +153,13 @@ static void more_than_a_window_is_taken_in_parts(void **state) {
   assert_int_equal(peer_await(&b, "t", 0, 7, &list), MSG_OK); /* appends */
   assert_int_equal(list.n, 8);
   msg_list_clear(&list);
-  peer_close(&a);
-  peer_close(&b);
   rig_close(&r);
 }
 
 static void what_another_thread_took_is_not_handed_out(void **state) {
   rig r;
   peer a, b;
-  rig_open(&r, RIG_KIND(state));
-  peer_open(&r, &a, "a");
-  peer_open(&r, &b, "b");
+  rig_open_pair(&r, RIG_KIND(state), &a, "a", &b, "b");
   take(&b, "t", NULL);
   peer_send(&a, "t", "one");
   fault_store_lose_seen(r.store, 3);
@@ -192,8 +169,6 @@ static void what_another_thread_took_is_not_handed_out(void **state) {
   take(&b, "t", NULL); /* gives up at last */
   fault_store_lose_seen(r.store, 0);
   take(&b, "t", "two");
-  peer_close(&a);
-  peer_close(&b);
   rig_close(&r);
 }
 
@@ -203,9 +178,7 @@ static void a_failed_look_marks_nothing(void **state) {
   peer a, b;
   msg_err err = MSG_ERR_INIT;
   msg_list list = MSG_LIST_INIT;
-  rig_open(&r, RIG_KIND(state));
-  peer_open(&r, &a, "a");
-  peer_open(&r, &b, "b");
+  rig_open_pair(&r, RIG_KIND(state), &a, "a", &b, "b");
   peer_send(&a, "t", "one");
   for (int i = 0; i < 3; i++) {
     fault_store_fail(r.store, VERBS[i], MSG_IO, 0, 1);
@@ -215,8 +188,6 @@ static void a_failed_look_marks_nothing(void **state) {
   }
   take(&b, "t", "one");
   msg_list_clear(&list);
-  peer_close(&a);
-  peer_close(&b);
   rig_close(&r);
 }
 
@@ -226,9 +197,7 @@ static void a_later_failure_keeps_what_was_marked(void **state) {
   peer a, b;
   msg_value window = msg_value_int(2);
   msg_list list = MSG_LIST_INIT;
-  rig_open(&r, RIG_KIND(state));
-  peer_open(&r, &a, "a");
-  peer_open(&r, &b, "b");
+  rig_open_pair(&r, RIG_KIND(state), &a, "a", &b, "b");
   assert_int_equal(msg_node_configure(b.node, "window_size", &window, false, NULL), MSG_OK);
   for (int i = 0; i < 5; i++)
     peer_send(&a, "t", "x");
@@ -238,8 +207,6 @@ static void a_later_failure_keeps_what_was_marked(void **state) {
   assert_int_equal(peer_await(&b, "t", 0, 5, &list), MSG_OK);
   assert_int_equal(list.n, 5);
   msg_list_clear(&list);
-  peer_close(&a);
-  peer_close(&b);
   rig_close(&r);
 }
 
@@ -251,9 +218,7 @@ static void a_claim_owns_until_it_is_settled(void **state) {
   msg_list list = MSG_LIST_INIT, none = MSG_LIST_INIT;
   msg_settle ack = {.verb = MSG_SETTLE_ACK};
   msg_settle_item items[2];
-  rig_open(&r, RIG_KIND(state));
-  peer_open(&r, &a, "a");
-  peer_open(&r, &b, "b");
+  rig_open_pair(&r, RIG_KIND(state), &a, "a", &b, "b");
   msg_oid id = peer_enqueue(&a, "jobs", "work");
   assert_int_equal(peer_claim(&a, "jobs", 0, 1, &list), MSG_OK); /* one's own too */
   assert_int_equal(list.n, 1);
@@ -270,8 +235,6 @@ static void a_claim_owns_until_it_is_settled(void **state) {
   assert_int_equal(msg_node_settle(a.node, &a.call, &ack, items, 0, NULL), MSG_OK);
   assert_int_equal(fault_store_calls(r.store, FAULT_SETTLE), 1);
   msg_list_clear(&list);
-  peer_close(&a);
-  peer_close(&b);
   rig_close(&r);
 }
 
@@ -302,7 +265,6 @@ static void every_settling_is_counted(void **state) {
   msg_node_undone(a.node, undone, 0);
   assert_int_equal(msg_node_stat(a.node, MSG_STAT_UNDONE), 2);
   msg_list_clear(&list);
-  peer_close(&a);
   rig_close(&r);
 }
 
@@ -320,7 +282,6 @@ static void store_calls_are_few_and_counted(void **state) {
   msg_node_count(a.node, MSG_STAT_STORE_CALLS, 3);
   assert_int_equal(msg_node_stat(a.node, MSG_STAT_STORE_CALLS), 5);
   msg_list_clear(&list);
-  peer_close(&a);
   rig_close(&r);
 }
 
@@ -347,7 +308,6 @@ static void a_claim_in_vain_is_remembered(void **state) {
   assert_false(msg_node_claimed_in_vain(a.node, "u1"));
   assert_true(msg_node_claimed_in_vain(a.node, "vrc"));
   msg_list_clear(&list);
-  peer_close(&a);
   rig_close(&r);
 }
 
@@ -358,9 +318,7 @@ static void a_paused_topic_is_left_alone(void **state) {
   peer a, b;
   bool changed;
   msg_list list = MSG_LIST_INIT;
-  rig_open(&r, RIG_KIND(state));
-  peer_open(&r, &a, "a");
-  peer_open(&r, &b, "b");
+  rig_open_pair(&r, RIG_KIND(state), &a, "a", &b, "b");
   peer_send(&a, "t.1", "one");
   peer_enqueue(&a, "t.2", "two");
   assert_int_equal(msg_node_pause(b.node, "t.*", &changed, NULL), MSG_OK);
@@ -379,8 +337,6 @@ static void a_paused_topic_is_left_alone(void **state) {
   assert_int_equal(peer_claim(&b, "t.2", 0, 1, &list), MSG_OK);
   assert_int_equal(msg_node_pause(b.node, "/(/", &changed, NULL), MSG_INVALID);
   msg_list_clear(&list);
-  peer_close(&a);
-  peer_close(&b);
   rig_close(&r);
 }
 

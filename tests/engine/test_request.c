@@ -57,9 +57,7 @@ static void listen_to(peer *p, const char *topic) {
 static void the_first_answer_is_enough(void **state) {
   rig r;
   peer a, b;
-  rig_open(&r, RIG_KIND(state));
-  peer_open(&r, &a, "asker");
-  peer_open(&r, &b, "answerer");
+  rig_open_pair(&r, RIG_KIND(state), &a, "asker", &b, "answerer");
   listen_to(&b, "ask");
   asking q = {.p = &a, .topic = "ask", .timeout_ms = 10000, .answers = 1};
   start_asking(&q);
@@ -73,8 +71,6 @@ static void the_first_answer_is_enough(void **state) {
   assert_int_equal(msg_node_stat(a.node, MSG_STAT_ANSWERS), 1);
   assert_int_equal(msg_node_stat(a.node, MSG_STAT_TIMEOUTS), 0);
   msg_list_clear(&q.list);
-  peer_close(&a);
-  peer_close(&b);
   rig_close(&r);
 }
 
@@ -105,9 +101,6 @@ static void n_answers_are_collected(void **state) {
   assert_int_equal(few.rc, MSG_OK);
   assert_int_equal(few.list.n, 1);
   msg_list_clear(&few.list);
-  for (int i = 0; i < N; i++)
-    peer_close(&b[i]);
-  peer_close(&a);
   rig_close(&r);
 }
 
@@ -115,9 +108,7 @@ static void no_answer_in_time_and_a_late_one(void **state) {
   rig r;
   peer a, b;
   msg_list late = MSG_LIST_INIT;
-  rig_open(&r, RIG_KIND(state));
-  peer_open(&r, &a, "asker");
-  peer_open(&r, &b, "answerer");
+  rig_open_pair(&r, RIG_KIND(state), &a, "asker", &b, "answerer");
   listen_to(&b, "ask");
   asking q = {.p = &a, .topic = "ask", .timeout_ms = 100, .answers = 1};
   ask(&q);
@@ -130,8 +121,6 @@ static void no_answer_in_time_and_a_late_one(void **state) {
   assert_string_equal(late.at[0].value.p, "late");
   assert_int_equal(msg_oid_cmp(&late.at[0].in_answer_to, &q.id), 0);
   msg_list_clear(&late);
-  peer_close(&a);
-  peer_close(&b);
   rig_close(&r);
 }
 
@@ -140,14 +129,11 @@ static void no_answer_in_time_and_a_late_one(void **state) {
 static void an_answer_belongs_to_its_request(void **state) {
   rig r;
   peer a, a2, b;
-  rig_open(&r, RIG_KIND(state));
-  peer_open(&r, &a, "asker");
-  peer_open(&r, &a2, "asker");
+  rig_open_pair(&r, RIG_KIND(state), &a, "asker", &a2, "asker");
   peer_open(&r, &b, "answerer");
   listen_to(&b, "ask");
   rig_wait w = {.p = &a2, .topic = "ask", .timeout_ms = 20000};
-  rig_wait_start(&w);
-  rig_until_waiters(&r, 1);
+  rig_wait_begin(&w);
   asking q = {.p = &a, .topic = "ask", .timeout_ms = 10000, .answers = 1};
   start_asking(&q);
   answer_next(&b, "ask", "for the request");
@@ -162,13 +148,7 @@ static void an_answer_belongs_to_its_request(void **state) {
   ask(&tired);
   assert_int_equal(tired.rc, MSG_TIMEOUT);
   answer_next(&b, "ask", "late");
-  rig_wait_join(&w);
-  assert_int_equal(w.rc, MSG_OK);
-  assert_string_equal(w.list.at[0].value.p, "late");
-  msg_list_clear(&w.list);
-  peer_close(&a);
-  peer_close(&a2);
-  peer_close(&b);
+  rig_wait_expect(&w, "late");
   rig_close(&r);
 }
 
@@ -195,7 +175,6 @@ static void several_at_once_do_not_mix(void **state) {
     msg_list_clear(&q[i].list);
     peer_close(&a[i]);
   }
-  peer_close(&b);
   rig_close(&r);
 }
 
@@ -225,7 +204,6 @@ static void refused_requests_send_nothing(void **state) {
   assert_int_equal(msg_node_request(a.node, &a.call, &m, 100, 1, &id, &list, &err), MSG_IO);
   assert_int_equal(msg_node_stat(a.node, MSG_STAT_REQUESTS), 0);
   msg_message_clear(&m);
-  peer_close(&a);
   rig_close(&r);
 }
 
@@ -233,9 +211,7 @@ static void an_interrupted_request_leaves_no_trace(void **state) {
   rig r;
   peer a, b;
   msg_list late = MSG_LIST_INIT;
-  rig_open(&r, RIG_KIND(state));
-  peer_open(&r, &a, "asker");
-  peer_open(&r, &b, "answerer");
+  rig_open_pair(&r, RIG_KIND(state), &a, "asker", &b, "answerer");
   listen_to(&b, "ask");
   asking q = {.p = &a, .topic = "ask", .timeout_ms = 60000, .answers = 1};
   start_asking(&q);
@@ -249,8 +225,6 @@ static void an_interrupted_request_leaves_no_trace(void **state) {
   answer_next(&b, "ask", "late");
   assert_int_equal(peer_await(&a, NULL, 1000, 1, &late), MSG_OK); /* it is free for an await */
   msg_list_clear(&late);
-  peer_close(&a);
-  peer_close(&b);
   rig_close(&r);
 }
 
@@ -277,9 +251,6 @@ static void aside_carries_what_is_not_the_hosts(void **state) {
   assert_int_equal(peer_await(&a, NULL, 0, 1, &q.list), MSG_OK);
   assert_string_equal(q.list.at[0].value.p, "42");
   msg_list_clear(&q.list);
-  peer_close(&a);
-  peer_close(&aside);
-  peer_close(&b);
   rig_close(&r);
 }
 

@@ -37,7 +37,6 @@ static void a_broadcast_is_filled(void **state) {
   assert_int_equal(m.delete_at_ms, m.timestamp_ms + 30000);
   assert_int_equal(m.priority, 1000);
   msg_message_clear(&m);
-  peer_close(&a);
   rig_close(&r);
 }
 
@@ -84,7 +83,6 @@ static void life_of_each_kind(void **state) {
     msg_message_clear(&m);
     msg_options_clear(&o);
   }
-  peer_close(&a);
   rig_close(&r);
 }
 
@@ -107,7 +105,6 @@ static void deliver_at_is_kept_and_life_starts_now_at_the_earliest(void **state)
   assert_int_equal(m.delete_at_ms, m.deliver_at_ms + 30000);
   msg_message_clear(&m);
   msg_options_clear(&o);
-  peer_close(&a);
   rig_close(&r);
 }
 
@@ -138,7 +135,6 @@ static void bad_messages_are_refused_unchanged(void **state) {
   m.key = msg_strdup("");
   assert_int_equal(msg_node_fill(a.node, &m, NULL, &err), MSG_INVALID);
   msg_message_clear(&m);
-  peer_close(&a);
   rig_close(&r);
 }
 
@@ -150,9 +146,7 @@ static void a_batch_goes_in_one_call(void **state) {
   msg_oid ids[N];
   bool existed[N];
   msg_list list = MSG_LIST_INIT;
-  rig_open(&r, RIG_KIND(state));
-  peer_open(&r, &a, "a");
-  peer_open(&r, &b, "b");
+  rig_open_pair(&r, RIG_KIND(state), &a, "a", &b, "b");
   for (int i = 0; i < N; i++) {
     begin(&m[i], "t");
     m[i].exclusive = true;
@@ -172,8 +166,6 @@ static void a_batch_goes_in_one_call(void **state) {
     msg_message_clear(&m[i]);
   }
   msg_list_clear(&list);
-  peer_close(&a);
-  peer_close(&b);
   rig_close(&r);
 }
 
@@ -201,7 +193,6 @@ static void a_key_is_put_once(void **state) {
   assert_int_equal(msg_node_stat(a.node, MSG_STAT_DEDUPLICATED), 1);
   msg_message_clear(&m);
   msg_message_clear(&again);
-  peer_close(&a);
   rig_close(&r);
 }
 
@@ -225,9 +216,7 @@ static void a_reply_is_made_as_the_factory_does(void **state) {
   msg_oid reply;
   msg_list list = MSG_LIST_INIT, answers = MSG_LIST_INIT;
   msg_value v = msg_value_text("yes");
-  rig_open(&r, RIG_KIND(state));
-  peer_open(&r, &a, "asker");
-  peer_open(&r, &b, "answerer");
+  rig_open_pair(&r, RIG_KIND(state), &a, "asker", &b, "answerer");
   assert_int_equal(peer_await(&b, "ask", 0, 1, &list), MSG_TIMEOUT);
   msg_options_init(&o);
   o.has_ttl = true;
@@ -259,8 +248,6 @@ static void a_reply_is_made_as_the_factory_does(void **state) {
   msg_list_clear(&list);
   msg_list_clear(&answers);
   msg_options_clear(&o);
-  peer_close(&a);
-  peer_close(&b);
   rig_close(&r);
 }
 
@@ -271,9 +258,7 @@ static void options_override_a_reply(void **state) {
   msg_oid reply;
   msg_list answers = MSG_LIST_INIT;
   msg_value v = msg_value_int(7);
-  rig_open(&r, RIG_KIND(state));
-  peer_open(&r, &a, "asker");
-  peer_open(&r, &b, "answerer");
+  rig_open_pair(&r, RIG_KIND(state), &a, "asker", &b, "answerer");
   msg_oid id = peer_enqueue(&a, "ask", "x"); /* no expiry: neither has the answer */
   msg_oid plain_reply;
   assert_int_equal(msg_node_reply(b.node, &b.call, &id, &v, NULL, &plain_reply, NULL), MSG_OK);
@@ -303,8 +288,6 @@ static void options_override_a_reply(void **state) {
   assert_int_equal(mine->value.i, 7);
   msg_list_clear(&answers);
   msg_options_clear(&o);
-  peer_close(&a);
-  peer_close(&b);
   rig_close(&r);
 }
 
@@ -315,9 +298,7 @@ static void what_was_handed_out_can_be_answered_after_it_is_gone(void **state) {
   msg_err err = MSG_ERR_INIT;
   msg_list list = MSG_LIST_INIT;
   msg_value v = msg_value_int(1);
-  rig_open(&r, RIG_KIND(state));
-  peer_open(&r, &a, "asker");
-  peer_open(&r, &b, "answerer");
+  rig_open_pair(&r, RIG_KIND(state), &a, "asker", &b, "answerer");
   msg_oid id = peer_enqueue(&a, "ask", "x");
   assert_int_equal(peer_claim(&b, "ask", 0, 1, &list), MSG_OK);
   msg_settle ack = {.verb = MSG_SETTLE_ACK};
@@ -328,8 +309,6 @@ static void what_was_handed_out_can_be_answered_after_it_is_gone(void **state) {
   assert_int_equal(msg_node_reply(a.node, &a.call, &id, &v, NULL, &reply, &err), MSG_NOTFOUND);
   assert_int_equal(msg_node_reply(b.node, &b.call, &unknown, &v, NULL, &reply, &err), MSG_NOTFOUND);
   msg_list_clear(&list);
-  peer_close(&a);
-  peer_close(&b);
   rig_close(&r);
 }
 
@@ -341,9 +320,7 @@ static void only_the_last_1024_are_remembered(void **state) {
   msg_oid reply, first, last;
   msg_list list = MSG_LIST_INIT;
   msg_value v = msg_value_int(1);
-  rig_open(&r, RIG_KIND(state));
-  peer_open(&r, &a, "asker");
-  peer_open(&r, &b, "answerer");
+  rig_open_pair(&r, RIG_KIND(state), &a, "asker", &b, "answerer");
   for (int i = 0; i < N; i++) {
     begin(&m[i], "ask");
     m[i].exclusive = true;
@@ -362,8 +339,6 @@ static void only_the_last_1024_are_remembered(void **state) {
     msg_message_clear(&m[i]);
   msg_free(m);
   msg_list_clear(&list);
-  peer_close(&a);
-  peer_close(&b);
   rig_close(&r);
 }
 

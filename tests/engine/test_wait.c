@@ -7,52 +7,30 @@
 #include "support/cmocka_compat.h"
 #include "support/rig.h"
 
-static void begin_waiting(rig *r, rig_wait *w) {
-  rig_wait_start(w);
-  rig_until_waiters(r, 1);
-}
-
-static void expect(rig_wait *w, const char *want) {
-  rig_wait_join(w);
-  if (w->rc != MSG_OK)
-    fail_msg("%s: %s", msg_rc_name(w->rc), w->err.text);
-  assert_int_equal(w->list.n, 1);
-  assert_string_equal(w->list.at[0].value.p, want);
-  msg_list_clear(&w->list);
-}
-
 static void a_send_wakes_an_await(void **state) {
   rig r;
   peer a, b;
-  rig_open(&r, RIG_KIND(state));
-  peer_open(&r, &a, "a");
-  peer_open(&r, &b, "b");
+  rig_open_pair(&r, RIG_KIND(state), &a, "a", &b, "b");
   rig_wait w = {.p = &b, .topic = "t", .timeout_ms = 10000};
-  begin_waiting(&r, &w);
+  rig_wait_begin(&w);
   peer_send(&a, "t", "hello");
-  expect(&w, "hello");
+  rig_wait_expect(&w, "hello");
   assert_true(w.took_ms < 5000);
   rig_until_waiters(&r, 0);
-  peer_close(&a);
-  peer_close(&b);
   rig_close(&r);
 }
 
 static void a_send_wakes_a_claim(void **state) {
   rig r;
   peer a, b;
-  rig_open(&r, RIG_KIND(state));
-  peer_open(&r, &a, "a");
-  peer_open(&r, &b, "b");
+  rig_open_pair(&r, RIG_KIND(state), &a, "a", &b, "b");
   rig_wait w = {.p = &b, .topic = "t", .timeout_ms = 10000, .claims = true};
-  begin_waiting(&r, &w);
+  rig_wait_begin(&w);
   assert_int_equal(fault_store_calls(r.store, FAULT_CLAIM), 0); /* idle waiters write nothing */
   peer_enqueue(&a, "t", "work");
-  expect(&w, "work");
+  rig_wait_expect(&w, "work");
   assert_int_equal(fault_store_calls(r.store, FAULT_CLAIM), 1);
   assert_true(w.took_ms < 5000);
-  peer_close(&a);
-  peer_close(&b);
   rig_close(&r);
 }
 
@@ -73,7 +51,6 @@ static void a_time_out_is_kept(void **state) {
     assert_int_equal(rc, MSG_TIMEOUT);
     assert_true(msg_clock_mono_ms() - began < 100);
   }
-  peer_close(&a);
   rig_close(&r);
 }
 
@@ -82,17 +59,13 @@ static void what_is_there_needs_no_wait(void **state) {
   rig r;
   peer a, b;
   msg_list list = MSG_LIST_INIT;
-  rig_open(&r, RIG_KIND(state));
-  peer_open(&r, &a, "a");
-  peer_open(&r, &b, "b");
+  rig_open_pair(&r, RIG_KIND(state), &a, "a", &b, "b");
   peer_send(&a, "t", "x");
   peer_enqueue(&a, "t", "y");
   assert_int_equal(peer_await(&b, "t", 10000, 1, &list), MSG_OK);
   assert_int_equal(peer_claim(&b, "t", 10000, 1, &list), MSG_OK);
   assert_string_equal(rig_cursor(&r, NULL).state, "off");
   msg_list_clear(&list);
-  peer_close(&a);
-  peer_close(&b);
   rig_close(&r);
 }
 
@@ -103,7 +76,7 @@ static void an_interrupt_ends_a_wait_within_100_ms(void **state) {
   peer_open(&r, &a, "a");
   for (int claims = 0; claims < 2; claims++) {
     rig_wait w = {.p = &a, .topic = "t", .timeout_ms = 60000, .claims = claims};
-    begin_waiting(&r, &w);
+    rig_wait_begin(&w);
     rig_sleep(20);
     int64_t at = msg_clock_mono_ms();
     atomic_store(&a.interrupt, true);
@@ -114,7 +87,6 @@ static void an_interrupt_ends_a_wait_within_100_ms(void **state) {
     assert_true(msg_clock_mono_ms() - at <= RIG_PROMPT_MS);
     atomic_store(&a.interrupt, false);
   }
-  peer_close(&a);
   rig_close(&r);
 }
 
@@ -122,9 +94,7 @@ static void an_interrupt_comes_before_the_first_look(void **state) {
   rig r;
   peer a, b;
   msg_list list = MSG_LIST_INIT;
-  rig_open(&r, RIG_KIND(state));
-  peer_open(&r, &a, "a");
-  peer_open(&r, &b, "b");
+  rig_open_pair(&r, RIG_KIND(state), &a, "a", &b, "b");
   peer_send(&b, "t", "x");
   atomic_store(&a.interrupt, true);
   assert_int_equal(peer_await(&a, "t", 1000, 1, &list), MSG_INTERRUPTED);
@@ -132,20 +102,16 @@ static void an_interrupt_comes_before_the_first_look(void **state) {
   atomic_store(&a.interrupt, false);
   assert_int_equal(peer_await(&a, "t", 0, 1, &list), MSG_OK); /* nothing was lost */
   msg_list_clear(&list);
-  peer_close(&a);
-  peer_close(&b);
   rig_close(&r);
 }
 
 static void shutting_a_node_ends_its_waits_only(void **state) {
   rig r;
   peer a, b;
-  rig_open(&r, RIG_KIND(state));
-  peer_open(&r, &a, "a");
-  peer_open(&r, &b, "b");
+  rig_open_pair(&r, RIG_KIND(state), &a, "a", &b, "b");
   rig_wait w = {.p = &a, .topic = "t", .timeout_ms = 60000};
   rig_wait other = {.p = &b, .topic = "t", .timeout_ms = 60000};
-  begin_waiting(&r, &w);
+  rig_wait_begin(&w);
   rig_wait_start(&other);
   rig_until_waiters(&r, 2);
   int64_t at = msg_clock_mono_ms();
@@ -158,8 +124,6 @@ static void shutting_a_node_ends_its_waits_only(void **state) {
   assert_false(atomic_load(&other.done));
   msg_node_shut(b.node);
   rig_wait_join(&other);
-  peer_close(&a);
-  peer_close(&b);
   rig_close(&r);
 }
 
@@ -167,19 +131,14 @@ static void shutting_a_node_ends_its_waits_only(void **state) {
 static void closing_a_node_ends_its_waits(void **state) {
   rig r;
   peer a, b;
-  rig_open(&r, RIG_KIND(state));
-  peer_open(&r, &a, "a");
-  peer_open(&r, &b, "b");
+  rig_open_pair(&r, RIG_KIND(state), &a, "a", &b, "b");
   rig_wait w = {.p = &a, .topic = "t", .timeout_ms = 60000};
-  begin_waiting(&r, &w);
+  rig_wait_begin(&w);
   msg_node_close(a.node);
   assert_true(atomic_load(&w.done) || w.rc == MSG_OK);
   rig_wait_join(&w);
   assert_int_equal(w.rc, MSG_SHUTDOWN);
   a.node = NULL;
-  r.store->ops->session_close(a.session);
-  msg_free(a.host);
-  peer_close(&b);
   rig_close(&r);
 }
 
@@ -188,9 +147,7 @@ static void a_blind_wait_is_refused(void **state) {
   peer a, b;
   msg_err err = MSG_ERR_INIT;
   msg_list list = MSG_LIST_INIT;
-  rig_open(&r, RIG_KIND(state));
-  peer_open(&r, &a, "a");
-  peer_open(&r, &b, "b");
+  rig_open_pair(&r, RIG_KIND(state), &a, "a", &b, "b");
   peer_send(&b, "t", "x");
   a.call.blind = true;
   assert_int_equal(msg_node_await(a.node, &a.call, "t", 1000, 1, &list, &err), MSG_OK);
@@ -204,8 +161,6 @@ static void a_blind_wait_is_refused(void **state) {
   assert_int_equal(msg_node_claim(a.node, &a.call, "t", 1, 0, 0, &list, &err), MSG_TIMEOUT);
   assert_true(msg_clock_mono_ms() - began < 500);
   msg_list_clear(&list);
-  peer_close(&a);
-  peer_close(&b);
   rig_close(&r);
 }
 
@@ -231,9 +186,7 @@ static msg_oid send_delayed(peer *p, const char *topic, bool exclusive, int64_t 
 static void the_end_of_a_delay_wakes(void **state) {
   rig r;
   peer a, b;
-  rig_open(&r, RIG_KIND(state));
-  peer_open(&r, &a, "a");
-  peer_open(&r, &b, "b");
+  rig_open_pair(&r, RIG_KIND(state), &a, "a", &b, "b");
   for (int claims = 0; claims < 2; claims++) {
     rig_wait w = {.p = &b, .topic = "t", .timeout_ms = 20000, .claims = claims};
     int64_t sent = msg_clock_mono_ms();
@@ -244,8 +197,6 @@ static void the_end_of_a_delay_wakes(void **state) {
     assert_in_range(msg_clock_mono_ms() - sent, 390, 1500);
     msg_list_clear(&w.list);
   }
-  peer_close(&a);
-  peer_close(&b);
   rig_close(&r);
 }
 
@@ -253,23 +204,19 @@ static void the_end_of_a_lease_wakes(void **state) {
   rig r;
   peer a, b;
   msg_list list = MSG_LIST_INIT;
-  rig_open(&r, RIG_KIND(state));
-  peer_open(&r, &a, "a");
-  peer_open(&r, &b, "b");
+  rig_open_pair(&r, RIG_KIND(state), &a, "a", &b, "b");
   peer_enqueue(&a, "t", "work");
   int64_t claimed = msg_clock_mono_ms();
   assert_int_equal(msg_node_claim(a.node, &a.call, "t", 1, 400, 0, &list, NULL), MSG_OK);
   rig_wait w = {.p = &b, .topic = "t", .timeout_ms = 20000, .claims = true};
   rig_wait_start(&w);
-  expect(&w, "work");
+  rig_wait_expect(&w, "work");
   assert_in_range(msg_clock_mono_ms() - claimed, 390, 1500);
   msg_settle ack = {.verb = MSG_SETTLE_ACK};
   msg_settle_item late = {.id = list.at[0].id, .token = list.at[0].token};
   assert_int_equal(msg_node_settle(a.node, &a.call, &ack, &late, 1, NULL), MSG_OK);
   assert_false(late.done);
   msg_list_clear(&list);
-  peer_close(&a);
-  peer_close(&b);
   rig_close(&r);
 }
 
@@ -287,7 +234,6 @@ static void polling_knows_the_deadline(void **state) {
   assert_int_equal(peer_claim(&a, "t", 10000, 1, &list), MSG_OK);
   assert_in_range(msg_clock_mono_ms() - sent, 190, 800);
   msg_list_clear(&list);
-  peer_close(&a);
   rig_close(&r);
 }
 
@@ -302,7 +248,6 @@ static void polling_pauses_as_set(void **state) {
   assert_int_equal(peer_await(&a, "t", 1000, 1, &list), MSG_TIMEOUT);
   assert_in_range(fault_store_calls(r.store, FAULT_UNSEEN), 5, 13);
   assert_int_equal(fault_store_calls(r.store, FAULT_WATCH_OPEN), 0);
-  peer_close(&a);
   rig_close(&r);
 }
 
@@ -317,7 +262,6 @@ static void watching_does_not_poll(void **state) {
   long before = fault_store_calls(r.store, FAULT_UNSEEN);
   assert_int_equal(peer_await(&a, "t", 1500, 1, &list), MSG_TIMEOUT);
   assert_in_range(fault_store_calls(r.store, FAULT_UNSEEN) - before, 1, 4);
-  peer_close(&a);
   rig_close(&r);
 }
 
@@ -325,20 +269,16 @@ static void resuming_wakes(void **state) {
   rig r;
   peer a, b;
   bool changed;
-  rig_open(&r, RIG_KIND(state));
-  peer_open(&r, &a, "a");
-  peer_open(&r, &b, "b");
+  rig_open_pair(&r, RIG_KIND(state), &a, "a", &b, "b");
   peer_send(&a, "t", "held");
   assert_int_equal(msg_node_pause(b.node, "t", &changed, NULL), MSG_OK);
   rig_wait w = {.p = &b, .topic = "t", .timeout_ms = 20000};
-  begin_waiting(&r, &w);
+  rig_wait_begin(&w);
   rig_sleep(150);
   assert_false(atomic_load(&w.done));
   assert_int_equal(msg_node_resume(b.node, "t", &changed, NULL), MSG_OK);
-  expect(&w, "held");
+  rig_wait_expect(&w, "held");
   assert_true(w.took_ms < 5000);
-  peer_close(&a);
-  peer_close(&b);
   rig_close(&r);
 }
 
@@ -379,9 +319,6 @@ static void a_shared_node_hands_out_each_message_once(void **state) {
   }
   for (int i = 0; i < MESSAGES; i++)
     assert_int_equal(seen[i], 1);
-  for (int i = 0; i < THREADS; i++)
-    peer_close(&w[i]);
-  peer_close(&a);
   rig_close(&r);
 }
 
@@ -412,9 +349,6 @@ static void claimers_do_not_share_a_message(void **state) {
     }
   }
   assert_int_equal(got, MESSAGES);
-  for (int i = 0; i < THREADS; i++)
-    peer_close(&w[i]);
-  peer_close(&a);
   rig_close(&r);
 }
 

@@ -169,7 +169,8 @@ static void *wait_long(void *arg) {
                                    "error 1: msg: ", 14);
 }
 
-/* SQLite refuses to close a connection in use; another connection's msg_close ends the shared node. */
+/* SQLite refuses to close a connection in use; another connection's msg_close ends the shared
+ * node. */
 static void closing_a_shared_node_ends_its_waits(void **state) {
   (void)state;
   const char *path = host_path();

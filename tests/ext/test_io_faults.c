@@ -1,5 +1,6 @@
-/* I/O errors: a VFS under the host's connection fails the n-th operation, once or for good. Whatever fails: a clear
- * error, no crash, a sound file, and every send that was acknowledged is there. */
+/* I/O errors: a VFS under the host's connection fails the n-th operation, once or for good.
+ * Whatever fails: a clear error, no crash, a sound file, and every send that was acknowledged is
+ * there. */
 #include "support/cmocka_compat.h"
 
 #include <stdbool.h>
@@ -162,7 +163,8 @@ static sqlite3 *open_db(const char *journal) {
   return db;
 }
 
-/* Runs one statement. On failure: an error with a text, and the transaction, if any, is given up. */
+/* Runs one statement. On failure: an error with a text, and the transaction, if any, is given
+ * up. */
 static bool run(sqlite3 *db, const char *sql) {
   int rc = sqlite3_exec(db, sql, NULL, NULL, NULL);
   if (rc == SQLITE_OK)

@@ -5,52 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "support/fail_alloc.h"
 #include "support/host.h"
-
-/* --- SQLite's allocator, and so ours ------------------------------------------------------- */
-
-static sqlite3_mem_methods real;
-static long countdown, live;
-static bool lasting, fired;
-
-static bool must_fail(void) {
-  if (countdown == 0)
-    return false;
-  if (countdown > 1) {
-    countdown--;
-    return false;
-  }
-  if (!lasting)
-    countdown = 0;
-  fired = true;
-  return true;
-}
-
-static void *failing_malloc(int n) {
-  void *p = must_fail() ? NULL : real.xMalloc(n);
-  live += p != NULL;
-  return p;
-}
-
-static void failing_free(void *p) {
-  live -= p != NULL;
-  real.xFree(p);
-}
-
-static void *failing_realloc(void *p, int n) {
-  return must_fail() ? NULL : real.xRealloc(p, n);
-}
 
 static int install(void **state) {
   (void)state;
-  assert_int_equal(sqlite3_config(SQLITE_CONFIG_GETMALLOC, &real), SQLITE_OK);
-  sqlite3_mem_methods failing = real;
-  failing.xMalloc = failing_malloc;
-  failing.xFree = failing_free;
-  failing.xRealloc = failing_realloc;
-  assert_int_equal(sqlite3_config(SQLITE_CONFIG_MALLOC, &failing), SQLITE_OK);
-  assert_int_equal(sqlite3_config(SQLITE_CONFIG_LOOKASIDE, 0, 0), SQLITE_OK);
-  assert_int_equal(sqlite3_initialize(), SQLITE_OK);
+  fail_alloc_install_sqlite();
   return 0;
 }
 
@@ -121,11 +81,9 @@ static bool is_out_of_memory(const char *result) {
 
 /* Run sql with the nth allocation from now failing; false once there is no nth. */
 static bool fail_once(sqlite3 *db, const char *sql, long nth, bool for_good) {
-  countdown = nth;
-  lasting = for_good;
-  fired = false;
+  fail_alloc_arm(nth, for_good);
   const char *result = host_text(db, "%s", sql);
-  countdown = 0;
+  bool fired = fail_alloc_disarm();
   if (strncmp(result, "error ", 6) == 0 && !is_out_of_memory(result))
     fail_msg("%s, allocation %ld: %s", sql, nth, result);
   if (!sqlite3_get_autocommit(db))
@@ -146,12 +104,12 @@ static void finish(sqlite3 *db, const char *sql, long nth, long before) {
   if (strncmp(again, "error ", 6) == 0 && !strstr(again, "node was closed"))
     fail_msg("%s, after allocation %ld: %s", sql, nth, again);
   host_close(db);
-  if (live != before)
-    fail_msg("%s, allocation %ld: %ld blocks leaked", sql, nth, live - before);
+  if (fail_alloc_live() != before)
+    fail_msg("%s, allocation %ld: %ld blocks leaked", sql, nth, fail_alloc_live() - before);
 }
 
 static bool on_fresh_connection(const char *setup, const char *sql, long nth, bool for_good) {
-  long before = live;
+  long before = fail_alloc_live();
   sqlite3 *db = start(setup);
   bool failed = fail_once(db, sql, nth, for_good);
   finish(db, sql, nth, before);
@@ -161,7 +119,7 @@ static bool on_fresh_connection(const char *setup, const char *sql, long nth, bo
 /* Each allocation in turn on one connection, where what was kept by earlier runs is found; and, in
  * growing steps, on fresh ones, where nothing is. */
 static void each_allocation(const char *setup, const char *sql) {
-  long before = live, nth = 1;
+  long before = fail_alloc_live(), nth = 1;
   sqlite3 *db = start(setup);
   while (fail_once(db, sql, nth, false))
     nth++;
@@ -192,22 +150,22 @@ static void later_verbs(void **state) {
 
 static void loading(void **state) {
   (void)state;
-  for (long nth = 1; fired || nth == 1; nth++) {
-    long before = live;
+  bool fired = true;
+  for (long nth = 1; fired; nth++) {
+    long before = fail_alloc_live();
     sqlite3 *db = host_plain(":memory:", 0);
     int sqlite3_msg_init(sqlite3 *, char **, const void *);
     char *error = NULL;
-    countdown = nth;
-    lasting = fired = false;
+    fail_alloc_arm(nth, false);
     int rc = sqlite3_msg_init(db, &error, NULL);
-    countdown = 0;
+    fired = fail_alloc_disarm();
     sqlite3_free(error);
     if (rc == SQLITE_OK_LOAD_PERMANENTLY) /* SQLite itself does without some */
       host_run(db, "SELECT msg_version()");
     else
       assert_true(fired && rc == SQLITE_NOMEM);
     host_close(db);
-    assert_int_equal(live, before);
+    assert_int_equal(fail_alloc_live(), before);
   }
 }
 

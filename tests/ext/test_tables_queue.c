@@ -7,19 +7,6 @@
 
 static sqlite3 *db;
 
-static int open_db(void **state) {
-  (void)state;
-  db = host_open(host_path());
-  host_run(db, "PRAGMA journal_mode = wal; SELECT msg_open('local', '{\"sender_id\": \"me\"}')");
-  return 0;
-}
-
-static int close_db(void **state) {
-  (void)state;
-  host_close(db);
-  return 0;
-}
-
 static void orders(void) {
   host_run(
       db, "CREATE VIRTUAL TABLE orders USING msg_queue(topic='orders', total REAL, customer TEXT)");
@@ -286,7 +273,7 @@ static void sixty_columns_are_the_limit(void **state) {
              "CREATE VIRTUAL TABLE r USING msg_queue(topic='t', %s, c61)", sixty);
 }
 
-#define TEST(f) cmocka_unit_test_setup_teardown(f, open_db, close_db)
+#define TEST(f) HOST_TEST(f, &db)
 
 int main(void) {
   const struct CMUnitTest tests[] = {

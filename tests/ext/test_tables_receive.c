@@ -12,10 +12,8 @@ static sqlite3 *db, *peer;
 static int open_db(void **state) {
   (void)state;
   const char *path = host_path();
-  db = host_open(path);
-  host_run(db, "PRAGMA journal_mode = wal; SELECT msg_open('local', '{\"sender_id\": \"me\"}')");
-  peer = host_open(path);
-  host_run(peer, "SELECT msg_open('local', '{\"sender_id\": \"peer\"}')");
+  db = host_open_node(path, "me");
+  peer = host_open_node(path, "peer");
   return 0;
 }
 

@@ -9,19 +9,6 @@
 
 static sqlite3 *db;
 
-static int open_db(void **state) {
-  (void)state;
-  db = host_open(host_path());
-  host_run(db, "PRAGMA journal_mode = wal; SELECT msg_open('local', '{\"sender_id\": \"me\"}')");
-  return 0;
-}
-
-static int close_db(void **state) {
-  (void)state;
-  host_close(db);
-  return 0;
-}
-
 static void topics_and_queues_count(void **state) {
   (void)state;
   host_run(
@@ -248,7 +235,7 @@ static void an_empty_file_has_empty_tables(void **state) {
   host_close(fresh);
 }
 
-#define TEST(f) cmocka_unit_test_setup_teardown(f, open_db, close_db)
+#define TEST(f) HOST_TEST(f, &db)
 
 int main(void) {
   const struct CMUnitTest tests[] = {

@@ -1,9 +1,10 @@
 #!/usr/bin/python3
 """Kill -9 in a loop while processes send and claim on one file.
 
-Senders write an order and its message in one transaction and say so after COMMIT; workers log each claim before they acknowledge it.
-Whatever is killed: every acknowledged order is delivered, no message is owned by two while a lease holds, the application's table and the
-messages agree, and the file is sound. Prints acknowledged / lost / duplicated / recovered.
+Senders write an order and its message in one transaction and say so after COMMIT; workers log each claim before they
+acknowledge it. Whatever is killed: every acknowledged order is delivered, no message is owned by two while a lease
+holds, the application's table and the messages agree, and the file is sound. Prints acknowledged / lost / duplicated /
+recovered.
 """
 import os
 import random

@@ -1,5 +1,5 @@
-/* Arguments as SQL hands them over: options JSON, ids and batches, patterns, constraints of the tables. The first byte picks
- * the statement, the second how the rest is bound. */
+/* Arguments as SQL hands them over: options JSON, ids and batches, patterns, constraints of the
+ * tables. The first byte picks the statement, the second how the rest is bound. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

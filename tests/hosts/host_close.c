@@ -1,7 +1,9 @@
-/* host_close FILE: close a connection while another thread waits on it. Prints "ok", or what went wrong.
+/* host_close FILE: close a connection while another thread waits on it. Prints "ok", or what went
+ * wrong.
  *
- * SQLite holds the connection's mutex during a statement, so that sqlite3_close waits for the wait; what must hold is that
- * it does, or that an interrupt before it ends both at once, that the close succeeds, and that nothing crashes. */
+ * SQLite holds the connection's mutex during a statement, so that sqlite3_close waits for the wait;
+ * what must hold is that it does, or that an interrupt before it ends both at once, that the close
+ * succeeds, and that nothing crashes. */
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>

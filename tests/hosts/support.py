@@ -1,7 +1,7 @@
 """What the host tests share: connections with msg.so, threads, and worker processes driven line by line.
 
-Waiting is bounded polling (`until`); a fixed sleep is used only where nothing could be polled for: to let time pass that a
-rule speaks of. Run as a program, this file is the worker: one JSON request a line, one JSON answer a line.
+Waiting is bounded polling (`until`); a fixed sleep is used only where nothing could be polled for: to let time pass
+that a rule speaks of. Run as a program, this file is the worker: one JSON request a line, one JSON answer a line.
 """
 import json
 import os

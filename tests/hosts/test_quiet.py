@@ -1,5 +1,6 @@
 #!/usr/bin/python3
-"""The background thread is in nobody's way: with a rollback journal and no busy time-out, the host's own commits never meet it."""
+"""The background thread is in nobody's way: with a rollback journal and no busy time-out, the host's own commits never
+meet it."""
 import os
 import sqlite3
 import tempfile

@@ -1,5 +1,6 @@
 #!/usr/bin/python3
-"""Faults that were found and mended: circles, scans that feed themselves, followers of buried heads, listening undone with its transaction."""
+"""Faults that were found and mended: circles, scans that feed themselves, followers of buried heads, listening undone
+with its transaction."""
 import os
 import sqlite3
 import tempfile

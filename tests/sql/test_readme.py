@@ -1,15 +1,17 @@
 """Every example of README.md runs, and a console block prints what the page says.
 
 Fenced blocks, by language:
-  console  lines `$ COMMAND` run in bash, `sqlite> ` (continued by `   ...> `) in the shell that the last `$ sqlite3 ...` of the
-           terminal opened; the other lines are the output. Ids, times and automatic sender ids are normalised.
+  console  lines `$ COMMAND` run in bash, `sqlite> ` (continued by `   ...> `) in the shell that the last
+           `$ sqlite3 ...` of the terminal opened; the other lines are the output. Ids, times and automatic sender ids
+           are normalised.
   sql      runs in an empty database with msg loaded; it must not fail.
   python   runs by /usr/bin/python3; c: is compiled with -lsqlite3 and run. They must not fail.
 Comments right before a block change that:
   <!-- not run: REASON -->           is left alone
   <!-- continues -->                 sql: in the database of the sql block before
   <!-- terminal NAME -->             console: in a terminal of its own, kept between blocks ("1" if not named)
-  <!-- terminal NAME, waits -->      the same, but its last statement ends only during the next block of another terminal
+  <!-- terminal NAME, waits -->      the same, but its last statement ends only during the next block of another
+                                     terminal
 All blocks share one directory, where msg.so, build/msg.so and the repository's sql/ are found.
 """
 import os

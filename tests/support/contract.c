@@ -82,6 +82,8 @@ void contract_needs(contract *k, unsigned caps) {
 void contract_pass(contract *k, int64_t ms) {
   k->shift_ms += ms;
   msg_clock_shift(k->shift_ms);
+  if (k->adapter->clock_shift)
+    k->adapter->clock_shift(k->place, k->store, k->shift_ms);
 }
 
 msg_actor contract_actor(contract *k, const char *node) {

@@ -27,6 +27,9 @@ typedef struct contract_adapter {
                           const msg_settings *settings);
   void (*session_end)(void *place, msg_session *session);
   void (*teardown)(void *place, msg_store *store);
+  /** The store's clock goes, to `shift_ms` in all since setup; this process's has. Optional: NULL
+   *  where the store goes by this process's clock. */
+  void (*clock_shift)(void *place, msg_store *store, int64_t shift_ms);
 } contract_adapter;
 
 enum { CONTRACT_SESSIONS = 16 };
@@ -55,7 +58,7 @@ void contract_ok(int rc, const msg_err *err, const char *file, int line);
 msg_session *contract_session(contract *k, const char *queue);
 /** Skips the test where the store lacks one of `caps`. */
 void contract_needs(contract *k, unsigned caps);
-/** Move the wall clock forward. */
+/** Move the wall clock, the store's too; back when negative. */
 void contract_pass(contract *k, int64_t ms);
 msg_actor contract_actor(contract *k, const char *node);
 msg_pattern *contract_pattern(const char *text);

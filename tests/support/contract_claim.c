@@ -309,6 +309,28 @@ static void tokens_differ(void **state) {
   msg_list_clear(&list);
 }
 
+/* What was there before the clock was set back by an hour is still there. */
+static void a_clock_set_back_holds_nothing_up(void **state) {
+  contract *k = *state;
+  msg_list list = MSG_LIST_INIT;
+  contract_listen(k, "b", "t", false);
+  PUT(.topic = "t", .text = "plain", .exclusive = true);
+  PUT(.topic = "t", .text = "mortal", .exclusive = true, .ttl_ms = 60000);
+  PUT(.topic = "t", .text = "mine", .exclusive = true, .to = "a");
+  PUT(.topic = "t", .text = "grouped", .exclusive = true, .group = "g");
+  PUT(.topic = "t", .text = "broadcast");
+  PUT(.topic = "t", .text = "direct", .to = "b");
+  contract_pass(k, -3600000);
+  contract_claim(k, k->s, "a", "t", 9, 30000, &list);
+  assert_string_equal(contract_texts(&list), "plain mortal mine grouped");
+  for (size_t i = 0; i < list.n; i++)
+    assert_true(contract_settle(k, "a", MSG_SETTLE_ACK, &list.at[i].id, list.at[i].token, 0));
+  msg_list_clear(&list);
+  PUT(.topic = "t", .text = "after", .exclusive = true);
+  assert_string_equal(contract_claimed(k, "a", "t", 9), "after");
+  assert_string_equal(contract_await(k, "b", "t", 9), "broadcast direct");
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_claim_tells_the_lease),
     cmocka_unit_test(a_claim_appends),
@@ -331,5 +353,6 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(patterns_merge_topics_in_order),
     cmocka_unit_test(paused_topics_are_left_alone),
     cmocka_unit_test(tokens_differ),
+    cmocka_unit_test(a_clock_set_back_holds_nothing_up),
 };
 const contract_group contract_claims = {"claim", tests, sizeof tests / sizeof *tests};

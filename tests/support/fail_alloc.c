@@ -1,5 +1,6 @@
 #include "support/fail_alloc.h"
 
+#include <sqlite3.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 
@@ -49,6 +50,49 @@ void fail_alloc_install(void) {
   static const msg_mem_hooks HOOKS = {counted_alloc, counted_resize, counted_release};
   live = 0;
   fail_alloc_arm(0, false);
+  msg_mem_set(&HOOKS);
+}
+
+/* ---- SQLite's ---- */
+
+static sqlite3_mem_methods sqlite_own;
+
+static void *sqlite_alloc(int n) {
+  void *p = must_fail() ? NULL : sqlite_own.xMalloc(n);
+  if (p)
+    atomic_fetch_add(&live, 1);
+  return p;
+}
+
+static void *sqlite_resize(void *p, int n) { /* p is never NULL */
+  return must_fail() ? NULL : sqlite_own.xRealloc(p, n);
+}
+
+static void sqlite_release(void *p) {
+  if (p)
+    atomic_fetch_sub(&live, 1);
+  sqlite_own.xFree(p);
+}
+
+static void *mem_alloc(size_t n) {
+  return sqlite3_malloc64(n);
+}
+
+static void *mem_resize(void *p, size_t n) {
+  return sqlite3_realloc64(p, n);
+}
+
+void fail_alloc_install_sqlite(void) {
+  static const msg_mem_hooks HOOKS = {mem_alloc, mem_resize, sqlite3_free};
+  assert_int_equal(sqlite3_config(SQLITE_CONFIG_GETMALLOC, &sqlite_own), SQLITE_OK);
+  sqlite3_mem_methods failing = sqlite_own;
+  failing.xMalloc = sqlite_alloc;
+  failing.xRealloc = sqlite_resize;
+  failing.xFree = sqlite_release;
+  assert_int_equal(sqlite3_config(SQLITE_CONFIG_MALLOC, &failing), SQLITE_OK);
+  assert_int_equal(sqlite3_config(SQLITE_CONFIG_LOOKASIDE, 0, 0), SQLITE_OK);
+  assert_int_equal(sqlite3_config(SQLITE_CONFIG_MEMSTATUS, 1), SQLITE_OK);
+  assert_int_equal(sqlite3_initialize(), SQLITE_OK);
   msg_mem_set(&HOOKS);
 }
 

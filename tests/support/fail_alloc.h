@@ -1,4 +1,5 @@
-/* fail_alloc.h - msg_mem hooks that fail the n-th allocation and count what is alive. */
+/* fail_alloc.h - allocators that fail the n-th allocation and count what is alive: below msg_mem
+ * alone, or below SQLite and msg_mem alike. */
 #ifndef MSG_TESTS_FAIL_ALLOC_H
 #define MSG_TESTS_FAIL_ALLOC_H
 
@@ -7,7 +8,10 @@
 /** Point msg_mem at libc with counting; nothing fails until armed. Thread: one, while nothing of
  *  msg_mem is alive. */
 void fail_alloc_install(void);
-/** Back to libc. */
+/** Count and fail SQLite's allocations, and send msg_mem's there, as ext/ does: for good. Before
+ *  SQLite's first use. */
+void fail_alloc_install_sqlite(void);
+/** msg_mem back to libc. */
 void fail_alloc_remove(void);
 /** Fail the nth allocation or growth from now, counted from 1; `forever`: all after it too. 0:
  *  disarm. */

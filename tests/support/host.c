@@ -73,6 +73,23 @@ sqlite3 *host_open_static(const char *path) {
   return db;
 }
 
+sqlite3 *host_open_node(const char *path, const char *sender_id) {
+  sqlite3 *db = host_open(path);
+  host_run(db, "PRAGMA journal_mode = wal; SELECT msg_open('local', '{\"sender_id\": \"%s\"}')",
+           sender_id);
+  return db;
+}
+
+int host_setup(void **state) {
+  *(sqlite3 **)*state = host_open_node(host_path(), "me");
+  return 0;
+}
+
+int host_teardown(void **state) {
+  host_close(*(sqlite3 **)*state);
+  return 0;
+}
+
 void host_close(sqlite3 *db) {
   if (sqlite3_close(db) == SQLITE_OK)
     return;

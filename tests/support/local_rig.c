@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "base/process.h"
 #include "support/cmocka_compat.h"
@@ -65,6 +66,17 @@ void local_rig_close(local_rig *r) {
   r->store->ops->store_close(r->store);
   msg_settings_clear(&r->settings);
   assert_int_equal(sqlite3_close(r->db), SQLITE_OK);
+}
+
+int local_rig_setup(void **state) {
+  local_rig_open(*state, ":memory:", "me");
+  return 0;
+}
+
+int local_rig_teardown(void **state) {
+  msg_clock_shift(0);
+  local_rig_close(*state);
+  return 0;
 }
 
 /* ---- SQL ---- */
@@ -241,7 +253,7 @@ static void check_plan(local_rig *r, const char *sql) {
   sqlite3_free(text);
 }
 
-void local_check_plans(local_rig *r) {
+static void check_plans(local_rig *r) {
   msg_local_session *s = (msg_local_session *)r->session;
   int n = 0;
   for (size_t i = 0; i < MSG_LOCAL_SLOTS; i++) {
@@ -252,4 +264,10 @@ void local_check_plans(local_rig *r) {
     n++;
   }
   assert_true(n > 0);
+}
+
+void local_check_plans(local_rig *r) {
+  check_plans(r);
+  local_sql(r, "ANALYZE");
+  check_plans(r);
 }

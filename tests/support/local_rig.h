@@ -33,6 +33,13 @@ void local_rig_open_schema(local_rig *r, const char *path, const char *schema, c
                            const char *node);
 void local_rig_close(local_rig *r);
 
+/* A test with one rig, whose address is the initial state: in memory, of node "me". The wall clock
+ * is set right afterwards. */
+int local_rig_setup(void **state);
+int local_rig_teardown(void **state);
+#define LOCAL_TEST(f, rig)                                                                         \
+  cmocka_unit_test_prestate_setup_teardown(f, local_rig_setup, local_rig_teardown, rig)
+
 /** SQL on the host's connection; asserts that it works. */
 void local_sql(local_rig *r, const char *sql);
 /** The first column of the first row as integer (-1: no row). '@' is not replaced. */
@@ -63,8 +70,8 @@ int64_t local_redrive(local_rig *r, const char *pattern);
 /** Sweep whatever is due, also just after a look. */
 void local_sweep(local_rig *r);
 
-/** Every kept statement of the connection goes by an index: fails for a scan of one of our tables.
- */
+/** Every kept statement of the connection goes by an index, before and after ANALYZE: fails for a
+ *  scan of one of our tables. */
 void local_check_plans(local_rig *r);
 
 #endif

@@ -67,7 +67,16 @@ void rig_open(rig *r, enum rig_kind kind) {
   assert_ptr_equal(store, r->store);
 }
 
+void rig_open_pair(rig *r, enum rig_kind kind, peer *a, const char *a_id, peer *b,
+                   const char *b_id) {
+  rig_open(r, kind);
+  peer_open(r, a, a_id);
+  peer_open(r, b, b_id);
+}
+
 void rig_close(rig *r) {
+  while (r->peer_count > 0)
+    peer_close(r->peers[0]);
   msg_registry_unref(r->store);
   assert_int_equal(fault_store_alive(), r->others);
   if (r->db)
@@ -97,6 +106,8 @@ static void lend_host(rig *r, peer *p) {
 void peer_open_with(rig *r, peer *p, const msg_settings *settings) {
   msg_err err = MSG_ERR_INIT;
   *p = (peer){.rig = r};
+  assert_true(r->peer_count < RIG_PEERS);
+  r->peers[r->peer_count++] = p;
   if (r->db)
     lend_host(r, p);
   int rc = msg_node_open(r->store, settings, &p->node, &err);
@@ -116,9 +127,19 @@ void peer_open(rig *r, peer *p, const char *sender_id) {
   msg_node_attach(p->node);
 }
 
+static void forget(rig *r, const peer *p) {
+  int at = 0;
+  while (at < r->peer_count && r->peers[at] != p)
+    at++;
+  assert_true(at < r->peer_count);
+  memmove(&r->peers[at], &r->peers[at + 1], (size_t)(--r->peer_count - at) * sizeof r->peers[0]);
+}
+
 void peer_close(peer *p) {
+  forget(p->rig, p);
   p->rig->store->ops->session_close(p->session);
-  msg_node_detach(p->node);
+  if (p->node)
+    msg_node_detach(p->node);
   msg_node_close(p->node);
   msg_free(p->host);
   if (p->rig->kind == RIG_FILE)
@@ -185,8 +206,22 @@ void rig_wait_start(rig_wait *w) {
   assert_int_equal(msg_thread_start(&w->thread, "rig-wait", run_wait, w, &err), MSG_OK);
 }
 
+void rig_wait_begin(rig_wait *w) {
+  rig_wait_start(w);
+  rig_until_waiters(w->p->rig, 1);
+}
+
 void rig_wait_join(rig_wait *w) {
   msg_thread_join(w->thread);
+}
+
+void rig_wait_expect(rig_wait *w, const char *text) {
+  rig_wait_join(w);
+  if (w->rc != MSG_OK)
+    fail_msg("%s: %s", msg_rc_name(w->rc), w->err.text);
+  assert_int_equal(w->list.n, 1);
+  assert_string_equal(w->list.at[0].value.p, text);
+  msg_list_clear(&w->list);
 }
 
 typedef struct lookup {

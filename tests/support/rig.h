@@ -18,20 +18,29 @@ enum rig_kind {
   RIG_MEMORY    /* the local store in memory; one connection for all peers, so one thread */
 };
 
+typedef struct peer peer;
+
+enum { RIG_PEERS = 16 };
+
 typedef struct rig {
   enum rig_kind kind;
   msg_store *store;   /* the fault_store, referenced */
   struct sqlite3 *db; /* the connection that showed the file; NULL: fake */
   char path[64];
-  int others; /* stores that an earlier, failed test left behind */
+  int others;             /* stores that an earlier, failed test left behind */
+  peer *peers[RIG_PEERS]; /* open, in the order of opening */
+  int peer_count;
 } rig;
 
 /** Fails the test when it cannot. */
 void rig_open(rig *r, enum rig_kind kind);
-/** Gives the reference back; the store must be gone then. */
+/** The usual scene: two peers on it. */
+void rig_open_pair(rig *r, enum rig_kind kind, peer *a, const char *a_id, peer *b,
+                   const char *b_id);
+/** Closes the peers still open and gives the reference back; the store must be gone then. */
 void rig_close(rig *r);
 
-typedef struct peer {
+struct peer {
   rig *rig;
   struct sqlite3 *db;
   void *host; /* msg_host of the local store */
@@ -39,12 +48,13 @@ typedef struct peer {
   msg_node *node;
   msg_call call;
   atomic_bool interrupt;
-} peer;
+};
 
-/** sender_id NULL: automatic. Attached. */
+/** sender_id NULL: automatic. Attached. *p stays where it is until it is closed. */
 void peer_open(rig *r, peer *p, const char *sender_id);
 /** With settings; not attached. */
 void peer_open_with(rig *r, peer *p, const msg_settings *settings);
+/** Earlier than rig_close does it. node NULL: the test has closed it. */
 void peer_close(peer *p);
 
 /** SQL on the peer's connection; an SQLite code. */
@@ -74,8 +84,12 @@ typedef struct rig_wait {
   atomic_bool done;
 } rig_wait;
 void rig_wait_start(rig_wait *w);
+/** Start, and wait until it sleeps, alone. */
+void rig_wait_begin(rig_wait *w);
 /** Join; w->list is the caller's. */
 void rig_wait_join(rig_wait *w);
+/** Join; it got one message, of this text. */
+void rig_wait_expect(rig_wait *w, const char *text);
 /** Wait until this many waits of the rig's store sleep. */
 void rig_until_waiters(rig *r, int n);
 /** Wait until the store's cursor thread is in `state` (at most 5 s; fails the test). */

@@ -7,19 +7,6 @@
 
 static local_rig rig;
 
-static int setup(void **state) {
-  (void)state;
-  local_rig_open(&rig, ":memory:", "me");
-  return 0;
-}
-
-static int teardown(void **state) {
-  (void)state;
-  msg_clock_shift(0);
-  local_rig_close(&rig);
-  return 0;
-}
-
 static msg_oid put(const char *topic, const char *value, bool exclusive, const char *recipient,
                    const char *group) {
   msg_message m = local_message(topic, value);
@@ -278,11 +265,9 @@ static void every_plan_goes_by_an_index(void **state) {
   redriven_goes_before_younger_of_its_group(state);
   broadcast_of_new_priority_is_seen_once_by_each(state);
   local_check_plans(&rig);
-  local_sql(&rig, "ANALYZE");
-  local_check_plans(&rig);
 }
 
-#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+#define TEST(f) LOCAL_TEST(f, &rig)
 
 int main(void) {
   const struct CMUnitTest tests[] = {

@@ -8,19 +8,6 @@
 
 static local_rig rig;
 
-static int setup(void **state) {
-  (void)state;
-  local_rig_open(&rig, ":memory:", "me");
-  return 0;
-}
-
-static int teardown(void **state) {
-  (void)state;
-  msg_clock_shift(0);
-  local_rig_close(&rig);
-  return 0;
-}
-
 static void put_with(const char *topic, const char *value, int priority, int64_t deliver_in_ms,
                      int64_t ttl_ms, const char *recipient, const char *group) {
   msg_message m = local_message(topic, value);
@@ -317,11 +304,9 @@ static void every_plan_goes_by_an_index(void **state) {
   assert_string_equal(local_claimed(&rig, "*", 3), "");
   assert_string_equal(local_claimed(&rig, "*", 3), "");
   local_check_plans(&rig);
-  local_sql(&rig, "ANALYZE");
-  local_check_plans(&rig);
 }
 
-#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+#define TEST(f) LOCAL_TEST(f, &rig)
 
 int main(void) {
   const struct CMUnitTest tests[] = {

@@ -9,58 +9,11 @@
 #include "base/process.h"
 #include "store/local/host.h"
 #include "support/cmocka_compat.h"
-
-/* ---- one allocator ---- */
-
-static sqlite3_mem_methods real;
-static long countdown; /* 0: none fails */
-static bool lasting, fired;
-
-static bool must_fail(void) {
-  if (countdown == 0)
-    return false;
-  if (countdown > 1) {
-    countdown--;
-    return false;
-  }
-  if (!lasting)
-    countdown = 0;
-  fired = true;
-  return true;
-}
-
-static void *failing_malloc(int n) {
-  return must_fail() ? NULL : real.xMalloc(n);
-}
-
-static void *failing_realloc(void *p, int n) {
-  return must_fail() ? NULL : real.xRealloc(p, n);
-}
-
-static void *our_alloc(size_t n) {
-  return sqlite3_malloc64(n);
-}
-
-static void *our_resize(void *p, size_t n) {
-  return sqlite3_realloc64(p, n);
-}
-
-static void our_release(void *p) {
-  sqlite3_free(p);
-}
+#include "support/fail_alloc.h"
 
 static int install(void **state) {
-  static const msg_mem_hooks hooks = {our_alloc, our_resize, our_release};
   (void)state;
-  assert_int_equal(sqlite3_config(SQLITE_CONFIG_GETMALLOC, &real), SQLITE_OK);
-  sqlite3_mem_methods failing = real;
-  failing.xMalloc = failing_malloc;
-  failing.xRealloc = failing_realloc;
-  assert_int_equal(sqlite3_config(SQLITE_CONFIG_MALLOC, &failing), SQLITE_OK);
-  assert_int_equal(sqlite3_config(SQLITE_CONFIG_LOOKASIDE, 0, 0), SQLITE_OK);
-  assert_int_equal(sqlite3_config(SQLITE_CONFIG_MEMSTATUS, 1), SQLITE_OK);
-  assert_int_equal(sqlite3_initialize(), SQLITE_OK);
-  msg_mem_set(&hooks);
+  fail_alloc_install_sqlite();
   msg_pattern_set_glob(sqlite3_strglob);
   return 0;
 }
@@ -458,12 +411,10 @@ static long fail_each(scene *k, const char *name, verb run, bool forever) {
     assert_true(n < 50000);
     k->s->ops->session_release(k->s); /* so that statements are prepared, too */
     int64_t before = fingerprint(k);
-    fired = false;
-    lasting = forever;
-    countdown = n;
     memset(&k->err, 0, sizeof k->err);
+    fail_alloc_arm(n, forever);
     int rc = run(k);
-    countdown = 0;
+    bool fired = fail_alloc_disarm();
     if (rc != MSG_OK) {
       if (rc != MSG_NOMEM || !fired)
         fail_msg("%s, allocation %ld%s: %s: %s", name, n, forever ? " and on" : "", msg_rc_name(rc),
@@ -506,12 +457,11 @@ static void every_allocation_of_the_first_verb(void **state) {
     scene k;
     int rc;
     set_up(&k, false);
-    lasting = false;
     for (long n = 1;; n++) {
       k.s->ops->session_release(k.s);
-      countdown = n;
+      fail_alloc_arm(n, false);
       rc = firsts[i](&k);
-      countdown = 0;
+      fail_alloc_disarm();
       if (rc == MSG_OK)
         break;
       if (rc != MSG_NOMEM)

@@ -7,19 +7,6 @@
 
 static local_rig rig;
 
-static int setup(void **state) {
-  (void)state;
-  local_rig_open(&rig, ":memory:", "me");
-  return 0;
-}
-
-static int teardown(void **state) {
-  (void)state;
-  msg_clock_shift(0);
-  local_rig_close(&rig);
-  return 0;
-}
-
 static msg_message get(const msg_oid *id) {
   msg_message m;
   assert_int_equal(rig.session->ops->get(rig.session, id, &m, &rig.err), MSG_OK);
@@ -223,16 +210,18 @@ static void rowid_and_transaction_of_the_host_stay(void **state) {
   msg_message_clear(&m);
 }
 
+#define TEST(f) LOCAL_TEST(f, &rig)
+
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test_setup_teardown(every_field_comes_back, setup, teardown),
-      cmocka_unit_test_setup_teardown(values_keep_their_type, setup, teardown),
-      cmocka_unit_test_setup_teardown(stored_states, setup, teardown),
-      cmocka_unit_test_setup_teardown(followers_of_a_group_wait, setup, teardown),
-      cmocka_unit_test_setup_teardown(delayed_head_has_its_time, setup, teardown),
-      cmocka_unit_test_setup_teardown(key_within_window_adds_nothing, setup, teardown),
-      cmocka_unit_test_setup_teardown(taken_id_undoes_the_batch, setup, teardown),
-      cmocka_unit_test_setup_teardown(rowid_and_transaction_of_the_host_stay, setup, teardown),
+      TEST(every_field_comes_back),
+      TEST(values_keep_their_type),
+      TEST(stored_states),
+      TEST(followers_of_a_group_wait),
+      TEST(delayed_head_has_its_time),
+      TEST(key_within_window_adds_nothing),
+      TEST(taken_id_undoes_the_batch),
+      TEST(rowid_and_transaction_of_the_host_stay),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

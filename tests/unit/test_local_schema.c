@@ -6,18 +6,6 @@
 
 static local_rig rig;
 
-static int setup(void **state) {
-  (void)state;
-  local_rig_open(&rig, ":memory:", "me");
-  return 0;
-}
-
-static int teardown(void **state) {
-  (void)state;
-  local_rig_close(&rig);
-  return 0;
-}
-
 static enum msg_schema_state look(void) {
   enum msg_schema_state state;
   assert_int_equal(msg_schema_look(rig.db, "main", &state, &rig.err), MSG_OK);
@@ -110,7 +98,7 @@ static void utf16_databases_work(void **state) {
   assert_string_equal(local_claimed(&rig, "Zoë", 1), "wärme");
 }
 
-#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+#define TEST(f) LOCAL_TEST(f, &rig)
 
 int main(void) {
   const struct CMUnitTest tests[] = {

@@ -176,7 +176,8 @@ static void rollback_to_savepoint_undoes(void **state) {
   local_sql(&a, "RELEASE s");
 }
 
-/* Otherwise the read snapshot that the first statement takes could be stale when the second writes. */
+/* Otherwise the read snapshot that the first statement takes could be stale when the second
+ * writes. */
 static void takes_the_write_lock_first(void **state) {
   (void)state;
   local_send(&a, "t", "x");

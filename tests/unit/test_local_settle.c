@@ -7,19 +7,6 @@
 
 static local_rig rig;
 
-static int setup(void **state) {
-  (void)state;
-  local_rig_open(&rig, ":memory:", "me");
-  return 0;
-}
-
-static int teardown(void **state) {
-  (void)state;
-  msg_clock_shift(0);
-  local_rig_close(&rig);
-  return 0;
-}
-
 /* One message, claimed; its token in `token`. */
 static msg_oid claimed(char token[MSG_OID_HEX + 1], const char *recipient, const char *group) {
   msg_message m = local_message("t", "x");
@@ -181,7 +168,7 @@ static void rollback_undoes_an_ack(void **state) {
   assert_true(local_settle(&rig, MSG_SETTLE_ACK, &id, token));
 }
 
-#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+#define TEST(f) LOCAL_TEST(f, &rig)
 
 int main(void) {
   const struct CMUnitTest tests[] = {

@@ -10,19 +10,6 @@
 
 static local_rig rig;
 
-static int setup(void **state) {
-  (void)state;
-  local_rig_open(&rig, ":memory:", "me");
-  return 0;
-}
-
-static int teardown(void **state) {
-  (void)state;
-  msg_clock_shift(0);
-  local_rig_close(&rig);
-  return 0;
-}
-
 static msg_oid put(const char *value, bool exclusive, int64_t delay_ms, int64_t ttl_ms,
                    const char *recipient, const char *group) {
   msg_message m = local_message("t", value);
@@ -231,11 +218,9 @@ static void every_plan_goes_by_an_index(void **state) {
   msg_clock_shift(90000);
   local_sweep(&rig);
   local_check_plans(&rig);
-  local_sql(&rig, "ANALYZE");
-  local_check_plans(&rig);
 }
 
-#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+#define TEST(f) LOCAL_TEST(f, &rig)
 
 int main(void) {
   const struct CMUnitTest tests[] = {

@@ -11,8 +11,9 @@
 #define KIND    "CASE state WHEN 4 THEN 'd' WHEN 5 THEN 'b' WHEN 7 THEN 'x' ELSE 'r' END"
 #define WAITING "EXISTS (SELECT 1 FROM @.msg_store_lane AS l WHERE l.seq = m.seq)"
 
-/* One arm a stored state, each on an index alone that is ordered by topic. What is past its life and
- * not swept yet is taken off again; `first` is the lowest number, whose time is that of the oldest. */
+/* One arm a stored state, each on an index alone that is ordered by topic. What is past its life
+ * and not swept yet is taken off again; `first` is the lowest number, whose time is that of the
+ * oldest. */
 static const char sql_topics[] =
     "SELECT topic, r, d, c, b, x, live,"
     " coalesce((SELECT m.timestamp FROM @.msg_store_message AS m WHERE m.seq = first), 0) FROM ("

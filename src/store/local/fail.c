@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "base/str.h"
-#include "store/local/session.h"
+#include "store/local/local.h"
 
 /* Primary SQLite codes that always mean the same. */
 static const struct meaning {
@@ -78,7 +78,8 @@ int msg_local_error(sqlite3 *db, const char *schema, const char *place, int sqli
   if (m)
     return msg_err_native(err, m->rc, MSG_DOMAIN_SQLITE, code, "%s: %s (%s): %s", what,
                           sqlite3_errstr(code), place, m->cure);
-  /* A verb inside this one, called by a trigger of the schema, has said it all: "msg: NAME: text". */
+  /* A verb inside this one, called by a trigger of the schema, has said it all:
+   * "msg: NAME: text". */
   const char *text = sqlite3_errmsg(db),
              *inner = strncmp(text, "msg: ", 5) ? NULL : strstr(text + 5, ": ");
   if (inner)

@@ -29,7 +29,8 @@ static int known_work(msg_local_session *s, void *arg, msg_err *err) {
   return rc;
 }
 
-/* A topic that a pattern of the node covers already has been listened to since then. *found: there is one. */
+/* A topic that a pattern of the node covers already has been listened to since then.
+ * *found: there is one. */
 static int earlier_start(msg_local_session *s, const struct listen *l, bool *found, int64_t *start,
                          msg_err *err) {
   msg_local_audience own = MSG_LOCAL_AUDIENCE_INIT;

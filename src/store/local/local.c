@@ -5,7 +5,7 @@
 
 #include "base/mem.h"
 #include "base/str.h"
-#include "store/local/session.h"
+#include "store/local/local.h"
 
 #define UNDONE_MAX 4096
 
@@ -31,7 +31,7 @@ static int file_name(msg_host *host, const char **out, msg_err *err) {
 
 int msg_local_check(msg_host *host, msg_err *err) {
   int moved = 0;
-  /* A transaction ends in the file in which it began: a look at every call of it would be in vain. */
+  /* A transaction ends in the file in which it began: a look at every call of it is in vain. */
   if (sqlite3_txn_state(host->db, host->schema) == SQLITE_TXN_WRITE)
     return MSG_OK;
   int rc = sqlite3_file_control(host->db, host->schema, SQLITE_FCNTL_HAS_MOVED, &moved);

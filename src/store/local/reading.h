@@ -3,7 +3,7 @@
 #ifndef MSG_LOCAL_READING_H
 #define MSG_LOCAL_READING_H
 
-#include "store/local/session.h"
+#include "store/local/local.h"
 
 /** Run `work` on one snapshot of the store. A schema without a store: MSG_OK and `work` is not run.
  *  BUSY is tried again in interruptible slices of at most 50 ms up to busy_timeout_ms while no

@@ -132,19 +132,30 @@ static struct place place_of(const char *schema) {
   return p;
 }
 
-/* `sql` with every '@' replaced; NULL when memory is out. */
-static char *expand(const char *schema, const char *sql) {
-  char *quoted = sqlite3_mprintf("\"%w\"", schema);
-  if (!quoted)
-    return NULL;
+char *msg_schema_quote(const char *name) {
+  msg_str text = MSG_STR_INIT;
+  msg_str_append(&text, "\"");
+  for (; *name; name++)
+    msg_str_appendn(&text, *name == '"' ? "\"\"" : name, *name == '"' ? 2 : 1);
+  msg_str_append(&text, "\"");
+  return msg_str_take(&text);
+}
+
+char *msg_schema_expand(const char *quoted, const char *sql) {
   msg_str text = MSG_STR_INIT;
   for (const char *at; (at = strchr(sql, '@')) != NULL; sql = at + 1) {
     msg_str_appendn(&text, sql, (size_t)(at - sql));
     msg_str_append(&text, quoted);
   }
   msg_str_append(&text, sql);
-  sqlite3_free(quoted);
   return msg_str_take(&text);
+}
+
+static char *expand(const char *schema, const char *sql) {
+  char *quoted = msg_schema_quote(schema);
+  char *text = quoted ? msg_schema_expand(quoted, sql) : NULL;
+  msg_free(quoted);
+  return text;
 }
 
 /* The version row; false: no store. */

@@ -40,6 +40,11 @@ enum msg_local_state {
 
 enum msg_schema_state { MSG_SCHEMA_NONE, MSG_SCHEMA_CURRENT, MSG_SCHEMA_OLD };
 
+/** A schema's name as an SQL identifier, in its quotes; the caller's (msg_free). NULL when memory is
+ * out. */
+char *msg_schema_quote(const char *name);
+/** `sql` with every '@' replaced by `quoted`; the caller's. NULL when memory is out. */
+char *msg_schema_expand(const char *quoted, const char *sql);
 /** What is there? Reads only. Errors: MSG_UNSUPPORTED a newer version (text: both numbers, cure:
  * newer msg.so); MSG_CORRUPT. */
 int msg_schema_look(sqlite3 *db, const char *schema, enum msg_schema_state *out, msg_err *err);

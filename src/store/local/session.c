@@ -1,5 +1,5 @@
 /* session.c - a session's life, and its statements. */
-#include "store/local/session.h"
+#include "store/local/local.h"
 
 #include <string.h>
 
@@ -20,20 +20,9 @@ static size_t slot_of(const msg_local_session *s, const char *sql) {
   return MSG_LOCAL_SLOTS;
 }
 
-/* `sql` with every '@' replaced by the quoted schema; NULL when memory is out. */
-static char *expand(const msg_local_session *s, const char *sql) {
-  msg_str text = MSG_STR_INIT;
-  for (const char *at; (at = strchr(sql, '@')) != NULL; sql = at + 1) {
-    msg_str_appendn(&text, sql, (size_t)(at - sql));
-    msg_str_append(&text, s->schema);
-  }
-  msg_str_append(&text, sql);
-  return msg_str_take(&text);
-}
-
 static int prepare(msg_local_session *s, const char *sql, unsigned flags, sqlite3_stmt **out,
                    msg_err *err) {
-  char *text = expand(s, sql);
+  char *text = msg_schema_expand(s->schema, sql);
   if (!text)
     return msg_err_nomem(err);
   sqlite3_stmt *stmt = NULL;
@@ -178,16 +167,6 @@ int msg_local_schema_state(msg_local_session *s, enum msg_schema_state *out, msg
 
 /* ---- life ---- */
 
-/* "name" as an SQL identifier. */
-static char *quote(const char *name) {
-  msg_str text = MSG_STR_INIT;
-  msg_str_append(&text, "\"");
-  for (; *name; name++)
-    msg_str_appendn(&text, *name == '"' ? "\"\"" : name, *name == '"' ? 2 : 1);
-  msg_str_append(&text, "\"");
-  return msg_str_take(&text);
-}
-
 int msg_local_session_open(msg_store *store, msg_host *host, const char *queue,
                            const msg_settings *settings, msg_session **out, msg_err *err) {
   msg_local_session *s = msg_zalloc(sizeof *s);
@@ -202,7 +181,7 @@ int msg_local_session_open(msg_store *store, msg_host *host, const char *queue,
   s->busy_timeout_ms = settings->busy_timeout_ms;
   s->participant_timeout_ms = settings->participant_timeout_ms;
   s->schema_raw = msg_strdup(host ? host->schema : "main");
-  s->schema = s->schema_raw ? quote(s->schema_raw) : NULL;
+  s->schema = s->schema_raw ? msg_schema_quote(s->schema_raw) : NULL;
   s->queue = msg_strdup(queue);
   int rc = MSG_OK;
   if (!s->schema || !s->queue)

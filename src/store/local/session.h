@@ -54,8 +54,8 @@ typedef struct msg_local_session {
  * sql must be a string literal: its address is the key of the slot. Checked out until
  * msg_local_done; a second user of the same text gets one of its own. Errors: as msg_local_fail. */
 int msg_local_stmt(msg_local_session *s, const char *sql, sqlite3_stmt **out, msg_err *err);
-/** Keep a statement of `sql` that will run as it is: SQLite does not compile it anew, which fails for
- *  want of memory or while an interrupt is pending. */
+/** Keep a statement of `sql` that will run as it is: SQLite does not compile it anew, which fails
+ *  for want of memory or while an interrupt is pending. */
 int msg_local_ready(msg_local_session *s, const char *sql, msg_err *err);
 /** Reset (clearing bindings) and give back. NULL allowed. */
 void msg_local_done(msg_local_session *s, sqlite3_stmt *stmt);
@@ -138,84 +138,5 @@ int msg_local_sweep_due(msg_local_session *s, int64_t now_ms, bool *due, msg_err
  * `now`: expired when delete_at <= now and not claimed; processed_by stays NULL. Errors: MSG_NOMEM;
  * MSG_CORRUPT a stored id or state that cannot be. */
 int msg_local_read_row(sqlite3_stmt *stmt, int64_t now_ms, msg_message *out, msg_err *err);
-
-/* ---- the verbs, by file (signatures as in store.h, on msg_local_session) ----
- * put.c     put                          claim.c   claim, claimable
- * settle.c  settle                       admin.c   update, remove, purge, redrive
- * find.c    find, find_next, find_close, get
- * listen.c  listen, unlisten, listeners, unseen, seen (floors)
- * count.c   topics, queues, deadline, describe
- * presence.c presence_put/list/withdraw, lanes, lane_drop
- * watch.c   watch_*                      local.c   open, identify, caps, place, sessions,
- * claims_undone, the ops table */
-int msg_local_lock_now(msg_session *, msg_err *);
-int msg_local_put(msg_session *, const msg_actor *, msg_put *, size_t, msg_err *);
-int msg_local_claim(msg_session *, const msg_actor *, const msg_claim *, msg_list *, msg_err *);
-int msg_local_claimable(msg_session *, const msg_actor *, const msg_claim *, bool *, msg_err *);
-int msg_local_settle(msg_session *, const msg_actor *, const msg_settle *, msg_settle_item *,
-                     size_t, msg_err *);
-int msg_local_update(msg_session *, const msg_actor *, const msg_oid *, const msg_update *,
-                     msg_err *);
-int msg_local_remove(msg_session *, const msg_actor *, const msg_oid *, msg_err *);
-int msg_local_purge(msg_session *, const msg_actor *, const msg_pattern *, int64_t *, msg_err *);
-int msg_local_redrive(msg_session *, const msg_actor *, const msg_pattern *, int64_t *, msg_err *);
-int msg_local_find(msg_session *, const msg_filter *, msg_find **, msg_err *);
-int msg_local_find_next(msg_find *, msg_message *, msg_err *);
-void msg_local_find_close(msg_find *);
-int msg_local_get(msg_session *, const msg_oid *, msg_message *, msg_err *);
-int msg_local_listen(msg_session *, const msg_actor *, const char *, bool, msg_err *);
-int msg_local_unlisten(msg_session *, const msg_actor *, const char *, msg_err *);
-int msg_local_listeners(msg_session *, msg_listener_fn, void *, msg_err *);
-int msg_local_unseen(msg_session *, const msg_actor *, const msg_unseen *, msg_list *, msg_err *);
-int msg_local_seen(msg_session *, const msg_actor *, const msg_list *, bool *, msg_err *);
-int msg_local_topics(msg_session *, msg_count_fn, void *, msg_err *);
-int msg_local_queues(msg_session *, msg_count_fn, void *, msg_err *);
-int msg_local_deadline(msg_session *, int64_t *, msg_err *);
-int msg_local_describe(msg_session *, msg_describe_fn, void *, msg_err *);
-int msg_local_presence_put(msg_session *, const msg_participant *, msg_err *);
-int msg_local_presence_list(msg_session *, msg_participant_fn, void *, msg_err *);
-int msg_local_presence_withdraw(msg_session *, const char *, bool, msg_err *);
-int msg_local_lanes(msg_session *, msg_lane_fn, void *, msg_err *);
-int msg_local_lane_drop(msg_session *, const char *, msg_err *);
-int msg_local_watch_open(msg_store *, const msg_settings *, msg_watch **, msg_err *);
-int msg_local_watch_next(msg_watch *, int64_t, msg_event *, msg_err *);
-void msg_local_watch_wake(msg_watch *);
-void msg_local_watch_mute(msg_watch *, bool);
-void msg_local_watch_info(const msg_watch *, msg_watch_info *);
-void msg_local_watch_close(msg_watch *);
-
-/* ---- local.c, for the files above ---- */
-struct msg_local_store {
-  msg_store base;
-  /* immutable after open */
-  char *path; /* file name, "" without a file */
-  char *vfs;  /* VFS name for our own connections */
-  char key[96];
-  /* shared: guarded by mtx */
-  msg_mutex *mtx;
-  /* deliveries rolled back, bounded to 4096 (oldest forgotten). base: stored attempts when they
-   * were counted, -1 not looked yet */
-  struct msg_undone {
-    msg_oid id;
-    int32_t count, base;
-  } * undone;
-  size_t undone_count, undone_cap;
-};
-/** Are there rolled-back deliveries? Cheap. */
-bool msg_local_undone_any(msg_local_store *store);
-/** Rolled-back deliveries of one id whose stored attempts are `attempts`. keep: the claim may
- * itself be rolled back, so they stay counted for as long as the stored attempts do not move on;
- * else they are forgotten. */
-int32_t msg_local_undone_take(msg_local_store *store, const msg_oid *id, int32_t attempts,
-                              bool keep);
-/** The message starts anew (redrive). */
-void msg_local_undone_forget(msg_local_store *store, const msg_oid *id);
-/** A connection of our own on the store's file, through the host's VFS: NOMUTEX, busy timeout 0.
- * `writable` false: read only. */
-int msg_local_connect(msg_local_store *store, bool writable, sqlite3 **out, msg_err *err);
-int msg_local_session_open(msg_store *, msg_host *, const char *, const msg_settings *,
-                           msg_session **, msg_err *);
-void msg_local_session_close(msg_session *);
-void msg_local_session_release(msg_session *);
 
 #endif

@@ -1,4 +1,5 @@
-/* sqlite.h - SQLite as this room sees it: through the host's api table in the extension, linked in tests. */
+/* sqlite.h - SQLite as this room sees it: through the host's api table in the extension,
+ * linked in tests. */
 #ifndef MSG_LOCAL_SQLITE_H
 #define MSG_LOCAL_SQLITE_H
 

@@ -244,8 +244,8 @@ static bool allowed(const msg_local_session *s) {
   return !msg_local_pinned(s) || sqlite3_txn_state(s->db, s->schema_raw) == SQLITE_TXN_WRITE;
 }
 
-/* A sweep is a service to the verb that follows, which will meet the same lock itself. One that was asked
- * for after the verb found nothing is the verb's last word. */
+/* A sweep is a service to the verb that follows, which will meet the same lock itself. One that was
+ * asked for after the verb found nothing is the verb's last word. */
 static int forgive(int rc, bool force) {
   return (rc == MSG_BUSY && !force) || rc == MSG_READONLY ? MSG_OK : rc;
 }

@@ -12,8 +12,8 @@
 #include "base/mem.h"
 #include "base/process.h"
 #include "base/str.h"
+#include "store/local/local.h"
 #include "store/local/notify.h"
-#include "store/local/session.h"
 
 #define PAUSE_FIRST_US 300  /* between looks after a word, then a quarter of what passed since */
 #define PAUSE_BUSY_US  2000 /* not longer than this while words keep coming */
