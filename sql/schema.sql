@@ -14,7 +14,8 @@ CREATE INDEX msg_store_message_expiry ON msg_store_message(delete_at) WHERE dele
 CREATE INDEX msg_store_message_grp ON msg_store_message(queue, topic, grp, state) WHERE grp IS NOT NULL AND state <> 7;
 CREATE INDEX msg_store_message_other ON msg_store_message(queue, topic, state) WHERE state > 2 AND state <> 6 AND state <> 7 AND state <> 8;
 CREATE INDEX msg_store_message_answer ON msg_store_message(in_answer_to) WHERE in_answer_to IS NOT NULL;
-CREATE TABLE msg_store_lane( queue TEXT NOT NULL, node TEXT NOT NULL, exclusive INTEGER NOT NULL, priority INTEGER NOT NULL, deliver_at INTEGER NOT NULL, seq INTEGER NOT NULL, PRIMARY KEY(queue, node, exclusive, priority, deliver_at, seq)) WITHOUT ROWID;
+CREATE TABLE msg_store_lane( queue TEXT NOT NULL, node TEXT NOT NULL, exclusive INTEGER NOT NULL, priority INTEGER NOT NULL, deliver_at INTEGER NOT NULL, seq INTEGER NOT NULL, topic TEXT NOT NULL, PRIMARY KEY(queue, node, exclusive, priority, deliver_at, seq)) WITHOUT ROWID;
+CREATE INDEX msg_store_lane_topic ON msg_store_lane(queue, node, exclusive, topic, priority, deliver_at, seq);
 CREATE INDEX msg_store_lane_seq ON msg_store_lane(seq);
 CREATE TABLE msg_store_listener( queue TEXT NOT NULL, node TEXT NOT NULL, pattern TEXT NOT NULL, start INTEGER NOT NULL, PRIMARY KEY(queue, node, pattern)) WITHOUT ROWID;
 CREATE TABLE msg_store_floor( queue TEXT NOT NULL, node TEXT NOT NULL, topic TEXT NOT NULL, priority INTEGER NOT NULL, pattern TEXT NOT NULL, floor INTEGER NOT NULL, PRIMARY KEY(queue, node, topic, priority, pattern)) WITHOUT ROWID;

@@ -68,7 +68,11 @@ static const char *const VERSION_1[] = {
     "CREATE TABLE @.msg_store_lane("
     " queue TEXT NOT NULL, node TEXT NOT NULL, exclusive INTEGER NOT NULL,"
     " priority INTEGER NOT NULL, deliver_at INTEGER NOT NULL, seq INTEGER NOT NULL,"
+    " topic TEXT NOT NULL,"
     " PRIMARY KEY(queue, node, exclusive, priority, deliver_at, seq)) WITHOUT ROWID",
+    /* the same order within a topic: what waits for other topics is not read */
+    "CREATE INDEX @.msg_store_lane_topic"
+    " ON msg_store_lane(queue, node, exclusive, topic, priority, deliver_at, seq)",
     "CREATE INDEX @.msg_store_lane_seq ON msg_store_lane(seq)",
 
     "CREATE TABLE @.msg_store_listener("
