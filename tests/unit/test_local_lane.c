@@ -1,11 +1,9 @@
 /* test_local_lane.c - what a look into a lane reads, however much of other topics waits there. */
-#include "base/clock.h"
-#include "base/mem.h"
-#include "support/cmocka_compat.h"
-#include "support/local_rig.h"
-
 #include <stdio.h>
 #include <string.h>
+
+#include "support/cmocka_compat.h"
+#include "support/local_rig.h"
 
 enum { OTHERS = 3000 }; /* a program's step or more each, if they are read */
 
@@ -158,6 +156,20 @@ static void priorities_change_in_both_orders(void **state) {
   assert_string_equal(unseen(NULL, "other*", 9, &steps), "2 3 4 1");
 }
 
+/* Rows whose message was deleted by hand hold no lane. */
+static void a_lane_of_gone_messages_is_empty(void **state) {
+  (void)state;
+  msg_session *s = rig.session;
+  put("t", "1", false, 1);
+  put("t", "2", false, 1);
+  local_sql(&rig, "DELETE FROM msg_store_message WHERE value = '1'");
+  assert_int_equal(s->ops->lane_drop(s, "a", &rig.err), MSG_MISUSE);
+  assert_non_null(strstr(rig.err.text, "holds 1 messages"));
+  local_sql(&rig, "DELETE FROM msg_store_message");
+  assert_int_equal(s->ops->lane_drop(s, "a", &rig.err), MSG_OK);
+  assert_int_equal(local_number(&rig, "SELECT count(*) FROM msg_store_lane"), 0);
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
 int main(void) {
@@ -166,6 +178,7 @@ int main(void) {
       TEST(patterns_and_pauses_read_few_others),
       TEST(claims_read_few_others),
       TEST(priorities_change_in_both_orders),
+      TEST(a_lane_of_gone_messages_is_empty),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
