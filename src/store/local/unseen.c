@@ -22,8 +22,16 @@ static const char sql_live_topics[] =
     " AND topic > t.x ORDER BY topic LIMIT 1) FROM t WHERE t.x IS NOT NULL)"
     " SELECT x FROM t WHERE x IS NOT NULL";
 
-/* One topic for one pattern, priority by priority (loose scan again), each from its floor on. The
- * order is that of the nested loops: an ORDER BY would sort everything before the first row. */
+/* Of one topic for one pattern: what its floors have not passed, nor the node has seen. */
+#define LEFT_OF(priority)                                                                          \
+  " AND m.seq > max(?5, coalesce((SELECT f.floor FROM @.msg_store_floor AS f WHERE f.queue = ?1"   \
+  " AND f.node = ?3 AND f.topic = ?2 AND f.priority = " priority " AND f.pattern = ?4), 0))"       \
+  " AND m.sender <> ?3 AND (m.delete_at IS NULL OR m.delete_at > ?6)"                              \
+  " AND NOT EXISTS (SELECT 1 FROM @.msg_store_seen AS s WHERE s.queue = ?1 AND s.node = ?3"        \
+  " AND s.seq = m.seq) AND NOT " MSG_LOCAL_PASSED(?1, ?3)
+
+/* Priority by priority (loose scan again), each from its floor on. The order is that of the nested
+ * loops: an ORDER BY would sort everything before the first row. */
 static const char sql_broadcasts[] =
     "WITH RECURSIVE p(x) AS ("
     "SELECT (SELECT priority FROM @.msg_store_message WHERE state = 8 AND queue = ?1 AND topic = ?2"
@@ -32,11 +40,12 @@ static const char sql_broadcasts[] =
     " AND topic = ?2 AND priority > p.x ORDER BY priority LIMIT 1) FROM p WHERE p.x IS NOT NULL)"
     " SELECT m.priority, m.deliver_at, m.seq FROM p CROSS JOIN @.msg_store_message AS m"
     " WHERE m.state = 8 AND m.queue = ?1 AND m.topic = ?2 AND m.priority = p.x"
-    " AND m.seq > max(?5, coalesce((SELECT f.floor FROM @.msg_store_floor AS f WHERE f.queue = ?1"
-    " AND f.node = ?3 AND f.topic = ?2 AND f.priority = p.x AND f.pattern = ?4), 0))"
-    " AND m.sender <> ?3 AND (m.delete_at IS NULL OR m.delete_at > ?6)"
-    " AND NOT EXISTS (SELECT 1 FROM @.msg_store_seen AS s WHERE s.queue = ?1 AND s.node = ?3"
-    " AND s.seq = m.seq) AND NOT " MSG_LOCAL_PASSED(?1, ?3) " LIMIT ?7";
+    " AND m.moved IS NULL" LEFT_OF("p.x") " LIMIT ?7";
+/* Those which are not in their place by number. Few: an operator changed them. */
+static const char sql_moved[] =
+    "SELECT m.priority, m.deliver_at, m.seq FROM @.msg_store_message AS m INDEXED BY"
+    " msg_store_message_moved WHERE m.moved IS NOT NULL AND m.state = 8 AND m.queue = ?1"
+    " AND m.topic = ?2" LEFT_OF("m.priority") " ORDER BY m.priority, m.deliver_at, m.seq LIMIT ?7";
 
 /* What came since a look that found nothing, by number. */
 static const char sql_since[] =
@@ -129,23 +138,30 @@ static bool paused(const msg_unseen *u, const char *topic) {
 
 /* ---- broadcasts, topic by topic ---- */
 
-static int look_topic(msg_local_session *s, struct look *k, const msg_local_listener *l,
-                      const char *topic, msg_err *err) {
+/* By one of the statements above. */
+static int look_by(msg_local_session *s, const char *sql, struct look *k,
+                   const msg_local_listener *l, const char *topic, msg_err *err) {
   sqlite3_stmt *stmt = NULL;
   int64_t limit = k->u->max > INT32_MAX ? INT32_MAX : (int64_t)k->u->max;
   bool wanted = true;
-  if (paused(k->u, topic)) {
-    k->all_heard = false;
-    return MSG_OK;
-  }
-  int rc = msg_local_bound(s, sql_broadcasts, &stmt, err, "ttttiii", s->queue, topic,
-                           k->actor->node, l->pattern, l->start, k->now_ms, limit);
+  int rc = msg_local_bound(s, sql, &stmt, err, "ttttiii", s->queue, topic, k->actor->node,
+                           l->pattern, l->start, k->now_ms, limit);
   while (rc == MSG_OK && wanted && (rc = msg_local_row(s, stmt, err)) == MSG_OK) {
     k->all_heard = false;
     rc = push_row(k, stmt, &wanted, err);
   }
   msg_local_done(s, stmt);
   return rc == MSG_NOTFOUND ? MSG_OK : rc;
+}
+
+static int look_topic(msg_local_session *s, struct look *k, const msg_local_listener *l,
+                      const char *topic, msg_err *err) {
+  if (paused(k->u, topic)) {
+    k->all_heard = false;
+    return MSG_OK;
+  }
+  int rc = look_by(s, sql_moved, k, l, topic, err);
+  return rc == MSG_OK ? look_by(s, sql_broadcasts, k, l, topic, err) : rc;
 }
 
 static bool is_exact(const msg_local_listener *l) {
