@@ -311,8 +311,8 @@ void msg_cursor_bump(msg_cursor *c) {
   msg_gate_move(c->changes);
 }
 
-/* The watch is muted while nobody waits, so that it is not in the way of the host. Another thread may
- * come or go meanwhile: look again. */
+/* The watch is muted while nobody waits, so that it is not in the way of the host. Another thread
+ * may come or go meanwhile: look again. */
 static void mute_if_idle(msg_cursor *c) {
   bool settled = false;
   while (!settled) {
