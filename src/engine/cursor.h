@@ -40,7 +40,7 @@ void msg_cursor_exit(void);
 
 /** The generation of "something may have changed": read it before a look, hand it to sleep after
  *  it. */
-uint64_t msg_cursor_mark(msg_cursor *c);
+uint32_t msg_cursor_mark(msg_cursor *c);
 /** Make every waiter of the store look again. */
 void msg_cursor_bump(msg_cursor *c);
 
@@ -54,13 +54,13 @@ void msg_cursor_leave(msg_cursor *c);
 bool msg_cursor_rouse(msg_cursor *c, const msg_settings *settings);
 
 enum msg_wake {
-  MSG_WAKE_TIME,    /* until_ms is there */
+  MSG_WAKE_TIME,    /* until_ms is there, or a signal came */
   MSG_WAKE_CHANGED, /* the generation is not `mark` any more */
   MSG_WAKE_GONE,    /* the place is gone: msg_cursor_gone has the text */
   MSG_WAKE_SHUT     /* *shut, or the process exits */
 };
 /** Sleep until the monotonic until_ms or one of the reasons above. */
-enum msg_wake msg_cursor_sleep(msg_cursor *c, uint64_t mark, int64_t until_ms,
+enum msg_wake msg_cursor_sleep(msg_cursor *c, uint32_t mark, int64_t until_ms,
                                const atomic_bool *shut);
 /** Why the place is gone. Returns MSG_UNAVAILABLE. */
 int msg_cursor_gone(msg_cursor *c, msg_err *err);

@@ -82,7 +82,7 @@ typedef struct msg_wait {
   const char *verb, *topic;  /* for texts */
   bool waits, last, entered; /* time-out above 0; the deadline is over; counted as a waiter */
   int64_t deadline_ms;       /* monotonic */
-  uint64_t mark;
+  uint32_t mark;
 } msg_wait;
 
 /** Probes for interruption. Errors: MSG_INVALID negative time-out, MSG_INTERRUPTED,

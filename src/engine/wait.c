@@ -56,8 +56,8 @@ static int64_t next_poll(const msg_wait *w) {
 /* Sleeps in slices until a look is worth while. */
 static int sleep_until_look(msg_wait *w, int64_t look_ms, msg_err *err) {
   msg_node *node = w->use->node;
-  for (;;) {
-    int64_t until_ms = msg_clock_mono_ms() + SLICE_MS;
+  for (int64_t now_ms = msg_clock_mono_ms();;) {
+    int64_t until_ms = now_ms + SLICE_MS;
     if (until_ms > w->deadline_ms)
       until_ms = w->deadline_ms;
     if (until_ms > look_ms)
@@ -75,7 +75,7 @@ static int sleep_until_look(msg_wait *w, int64_t look_ms, msg_err *err) {
       msg_node_count(node, MSG_STAT_WAKES, 1);
       return MSG_OK;
     }
-    int64_t now_ms = msg_clock_mono_ms();
+    now_ms = msg_clock_mono_ms();
     w->last = now_ms >= w->deadline_ms; /* one look more: what came last was not announced yet */
     if (w->last || now_ms >= look_ms)
       return MSG_OK;

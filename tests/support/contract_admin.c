@@ -77,6 +77,44 @@ static void update_of_priority_is_no_second_message(void **state) {
   assert_string_equal(contract_await(k, "unseen", "t", 9), "");
 }
 
+static msg_oid put_later(contract *k, const char *text, int32_t priority) {
+  contract_pass(k, 1);
+  return PUT(.topic = "t", .text = text, .priority = priority);
+}
+
+/* One by one as in one go, whatever was handed out before. */
+static void an_update_of_a_broadcast_changes_its_place(void **state) {
+  contract *k = *state;
+  contract_listen(k, "one", "t", false);
+  contract_listen(k, "many", "t*", false);
+  put_later(k, "a", 5);
+  msg_oid seen = put_later(k, "b", 5);
+  msg_oid moved = put_later(k, "c", 50);
+  put_later(k, "d", 5);
+  msg_oid earlier = put_later(k, "e", 5);
+  put_later(k, "f", 5);
+  msg_oid first = put_later(k, "g", 50);
+  put_later(k, "h", 50);
+  assert_string_equal(contract_await(k, "one", "t", 2), "a b");
+  assert_string_equal(contract_await(k, "many", "t*", 2), "a b");
+  msg_update five = {.has_priority = true, .priority = 5};
+  msg_update one = {.has_priority = true, .priority = 1};
+  msg_update fifty = {.has_priority = true, .priority = 50};
+  msg_update back = {.has_deliver_at = true, .deliver_at_ms = msg_clock_now_ms() - 1000};
+  OK(update_rc(k, &moved, &five));
+  OK(update_rc(k, &seen, &fifty));
+  OK(update_rc(k, &first, &one));
+  OK(update_rc(k, &earlier, &back));
+  static const char *const order[] = {"g", "e", "c", "d", "f", "h", ""};
+  for (size_t i = 0; i < sizeof order / sizeof *order; i++)
+    assert_string_equal(contract_await(k, "one", "t", 1), order[i]);
+  assert_string_equal(contract_await(k, "many", "t*", 4), "g e c d");
+  OK(update_rc(k, &moved, &fifty));
+  assert_string_equal(contract_await(k, "many", "t*", 1), "f");
+  assert_string_equal(contract_await(k, "many", "t*", 9), "h");
+  assert_string_equal(contract_await(k, "one", "t", 9), "");
+}
+
 static void update_of_delivery_time(void **state) {
   contract *k = *state;
   contract_listen(k, "n", "b", false);
@@ -210,6 +248,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(update_of_nothing),
     cmocka_unit_test(update_of_priority),
     cmocka_unit_test(update_of_priority_is_no_second_message),
+    cmocka_unit_test(an_update_of_a_broadcast_changes_its_place),
     cmocka_unit_test(update_of_delivery_time),
     cmocka_unit_test(update_of_life),
     cmocka_unit_test(remove_in_any_state),

@@ -36,6 +36,45 @@ static void only_of_the_topic(void **state) {
   assert_string_equal(contract_await(k, "a", "t", 9), "1");
 }
 
+/* More of other topics in front than anybody should have to read. */
+static void behind_many_of_other_topics(void **state) {
+  contract *k = *state;
+  enum { MANY = 300 };
+  static msg_message m[MANY];
+  static msg_put items[MANY];
+  memset(items, 0, sizeof items);
+  for (int i = 0; i < MANY; i++) {
+    contract_message(&(contract_spec){.topic = i % 2 ? "o.1" : "o.2", .text = "o", .to = "a"},
+                     &m[i]);
+    items[i].message = &m[i];
+  }
+  msg_actor actor = contract_actor(k, "sender");
+  OK(k->s->ops->put(k->s, &actor, items, MANY, &k->err));
+  for (int i = 0; i < MANY; i++)
+    msg_message_clear(&m[i]);
+  contract_pass(k, 1);
+  PUT(.topic = "t.1", .text = "1", .to = "a");
+  contract_pass(k, 1);
+  PUT(.topic = "t.2", .text = "2", .to = "a");
+  contract_pass(k, 1);
+  PUT(.topic = "t.1", .text = "3", .to = "a");
+  PUT(.topic = "u", .text = "4", .to = "a", .priority = 2000);
+  PUT(.topic = "u", .text = "5", .to = "a", .priority = 1);
+  msg_pattern *o = contract_pattern("o*"), *t = contract_pattern("t*"),
+              *t1 = contract_pattern("t.1");
+  const msg_pattern *paused[] = {o};
+  assert_string_equal(look(k, "a", &(msg_unseen){.pattern = t, .max = 9}), "1 2 3");
+  assert_string_equal(look(k, "a", &(msg_unseen){.pattern = t, .max = 2}), "1 2");
+  assert_string_equal(look(k, "a", &(msg_unseen){.pattern = t1, .max = 9}), "1 3");
+  assert_string_equal(look(k, "a", &(msg_unseen){.paused = paused, .paused_count = 1, .max = 9}),
+                      "5 1 2 3 4");
+  assert_string_equal(look(k, "a", &(msg_unseen){.pattern = o, .max = 3}), "o o o");
+  assert_string_equal(look(k, "a", &(msg_unseen){.max = 2}), "5 o");
+  msg_pattern_free(o);
+  msg_pattern_free(t);
+  msg_pattern_free(t1);
+}
+
 static void with_broadcasts_in_order(void **state) {
   contract *k = *state;
   contract_listen(k, "a", "t", false);
@@ -114,6 +153,6 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(only_of_the_topic),       cmocka_unit_test(with_broadcasts_in_order),
     cmocka_unit_test(not_before_their_time),   cmocka_unit_test(not_after_their_life),
     cmocka_unit_test(answers_to_a_request),    cmocka_unit_test(reserved_answers_are_left_alone),
-    cmocka_unit_test(exclusive_to_recipients),
+    cmocka_unit_test(exclusive_to_recipients), cmocka_unit_test(behind_many_of_other_topics),
 };
 const contract_group contract_directs = {"direct", tests, sizeof tests / sizeof *tests};

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "store/local/lane.h"
 #include "store/local/reading.h"
 
 /* More expired rows than this in front: not worth passing over one by one. */
@@ -23,13 +24,6 @@ static const char SQL_MORTAL[] =
 /* Touches no expired row, but sorts. */
 static const char SQL_MORTAL_END[] = FIRST
     "mortal_end WHERE state = 2 AND queue = ?1 AND topic = ?2 AND delete_at > ?4" IN_ORDER "?3";
-static const char SQL_ADDRESSED[] =
-    "SELECT l.priority, l.deliver_at, l.seq, m.topic FROM @.msg_store_lane AS l"
-    " CROSS JOIN @.msg_store_message AS m ON m.seq = l.seq"
-    " WHERE l.queue = ?1 AND l.node = ?2 AND l.exclusive = 1"
-    " AND (m.delete_at IS NULL OR m.delete_at > ?3)"
-    " ORDER BY l.priority, l.deliver_at, l.seq";
-
 #define COUNT_MORTAL(compare, limit)                                                               \
   "SELECT count(*) FROM (SELECT 1 FROM @.msg_store_message INDEXED BY "                            \
   "msg_store_message_mortal_end"                                                                   \
@@ -121,24 +115,6 @@ static int find_mortal(msg_local_session *s, struct search *f, const char *topic
   return rc;
 }
 
-/* Lanes know no topic: those of other topics are passed over. */
-static int find_addressed(msg_local_session *s, struct search *f, msg_err *err) {
-  sqlite3_stmt *stmt = NULL;
-  size_t before = f->out->n;
-  int rc = msg_local_bound(s, SQL_ADDRESSED, &stmt, err, "tti", s->queue, f->node, f->now_ms);
-  while (rc == MSG_OK && (int64_t)(f->out->n - before) < f->count &&
-         (rc = msg_local_row(s, stmt, err)) == MSG_OK) {
-    const char *topic = (const char *)sqlite3_column_text(stmt, 3);
-    if (!topic)
-      rc = msg_err_nomem(err);
-    else if (msg_local_claim_wants(f->claim, topic))
-      rc = add(f, stmt, err);
-  }
-  msg_local_done(s, stmt);
-  f->out->wide = f->out->wide || f->out->n > before;
-  return rc == MSG_NOTFOUND ? MSG_OK : rc;
-}
-
 /* ---- by topic ---- */
 
 static int compare(const void *pa, const void *pb) {
@@ -158,6 +134,11 @@ static void cut(msg_local_candidates *c, size_t count) {
     c->n = count;
 }
 
+static void cut_if_many(struct search *f) {
+  if (f->out->n >= 4096 && f->out->n > 8 * (size_t)f->count)
+    cut(f->out, (size_t)f->count);
+}
+
 typedef int (*finder)(msg_local_session *s, struct search *f, const char *topic, msg_err *err);
 
 /* `find` for every wanted topic that `sql` gives. */
@@ -171,8 +152,7 @@ static int each_topic(msg_local_session *s, const char *sql, struct search *f, f
       rc = msg_err_nomem(err);
     else if (msg_local_claim_wants(f->claim, topic))
       rc = find(s, f, topic, err);
-    if (f->out->n >= 4096 && f->out->n > 8 * (size_t)f->count)
-      cut(f->out, (size_t)f->count);
+    cut_if_many(f);
   }
   msg_local_done(s, stmt);
   return rc == MSG_NOTFOUND ? MSG_OK : rc;
@@ -190,6 +170,31 @@ static int find_by_name(msg_local_session *s, struct search *f, const char *topi
     return MSG_OK;
   int rc = find_ready(s, f, topic, err);
   return rc == MSG_OK ? find_mortal(s, f, topic, err) : rc;
+}
+
+/* ---- in the lane ---- */
+
+static int add_waiting(void *arg, const msg_local_waiting *row, bool *more, msg_err *err) {
+  struct search *f = arg;
+  msg_local_candidates *out = f->out;
+  if (msg_grow(&out->at, &out->cap, out->n + 1, sizeof *out->at) != MSG_OK)
+    return msg_err_nomem(err);
+  out->at[out->n++] = (msg_local_candidate){
+      .priority = row->priority, .deliver_at_ms = row->deliver_at_ms, .seq = row->seq};
+  out->wide = true;
+  *more = row->nth < (size_t)f->count;
+  cut_if_many(f);
+  return MSG_OK;
+}
+
+static int find_addressed(msg_local_session *s, struct search *f, msg_err *err) {
+  msg_local_lane lane = {.node = f->node,
+                         .exclusive = true,
+                         .pattern = f->claim->pattern,
+                         .paused = f->claim->paused,
+                         .paused_count = f->claim->paused_count,
+                         .now_ms = f->now_ms};
+  return msg_local_lane_walk(s, &lane, add_waiting, f, err);
 }
 
 int msg_local_candidates_find(msg_local_session *s, const char *node, const msg_claim *claim,

@@ -94,8 +94,8 @@ int msg_local_seqs_read(msg_local_session *s, sqlite3_stmt *stmt, msg_local_seqs
 
 int msg_local_lanes_make(msg_local_session *s, int64_t seq, msg_err *err) {
   static const char sql[] =
-      "INSERT OR IGNORE INTO @.msg_store_lane(queue, node, exclusive, priority, deliver_at, seq)"
-      " SELECT m.queue, r.value, m.exclusive, m.priority, m.deliver_at, m.seq"
+      "INSERT OR IGNORE INTO @.msg_store_lane(queue, node, exclusive, priority, deliver_at, seq,"
+      " topic) SELECT m.queue, r.value, m.exclusive, m.priority, m.deliver_at, m.seq, m.topic"
       " FROM @.msg_store_message AS m CROSS JOIN json_each(m.recipients) AS r WHERE m.seq = ?1";
   return msg_local_exec(s, sql, NULL, err, "i", seq);
 }

@@ -6,7 +6,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 
-#ifdef __linux__
+#if defined(__linux__) && !defined(MSG_NO_INOTIFY)
 
 #include <errno.h>
 #include <poll.h>

@@ -205,8 +205,9 @@ static const char sql_lanes[] =
     " FROM (SELECT node FROM @.msg_store_node WHERE queue = ?1"
     " UNION SELECT node FROM @.msg_store_lane WHERE queue = ?1) AS x ORDER BY node";
 static const char sql_lane_depth[] =
-    "SELECT count(*), count(CASE WHEN m.delete_at IS NULL OR m.delete_at > ?3"
-    " THEN 1 END) FROM @.msg_store_lane AS l LEFT JOIN @.msg_store_message AS m ON m.seq = l.seq"
+    "SELECT count(*), count(CASE WHEN m.seq IS NOT NULL AND (m.delete_at IS NULL"
+    " OR m.delete_at > ?3) THEN 1 END) FROM @.msg_store_lane AS l LEFT JOIN @.msg_store_message AS "
+    "m ON m.seq = l.seq"
     " WHERE l.queue = ?1 AND l.node = ?2";
 static const char sql_lane_empty[] = "DELETE FROM @.msg_store_lane WHERE queue = ?1 AND node = ?2";
 

@@ -38,7 +38,8 @@ static const char *const VERSION_1[] = {
     " msg TEXT,"
     " value,"
     " json INTEGER," /* 1: value carries the JSON subtype */
-    " map TEXT, additional TEXT, key TEXT, reason TEXT)",
+    " map TEXT, additional TEXT, key TEXT, reason TEXT,"
+    " moved INTEGER)", /* 1: a broadcast that an update took out of the order of seq */
 
     "CREATE UNIQUE INDEX @.msg_store_message_id ON msg_store_message(id)",
     "CREATE INDEX @.msg_store_message_ready ON msg_store_message(queue, topic, priority, "
@@ -54,6 +55,8 @@ static const char *const VERSION_1[] = {
     "CREATE INDEX @.msg_store_message_dead ON msg_store_message(queue, topic) WHERE state = 7",
     "CREATE INDEX @.msg_store_message_live ON msg_store_message(queue, topic, priority) WHERE "
     "state = 8",
+    "CREATE INDEX @.msg_store_message_moved"
+    " ON msg_store_message(queue, topic, priority, deliver_at) WHERE moved IS NOT NULL",
     "CREATE INDEX @.msg_store_message_expiry ON msg_store_message(delete_at)"
     " WHERE delete_at IS NOT NULL AND state <> 6",
     /* the head of a group has another state than its followers */
@@ -68,7 +71,11 @@ static const char *const VERSION_1[] = {
     "CREATE TABLE @.msg_store_lane("
     " queue TEXT NOT NULL, node TEXT NOT NULL, exclusive INTEGER NOT NULL,"
     " priority INTEGER NOT NULL, deliver_at INTEGER NOT NULL, seq INTEGER NOT NULL,"
+    " topic TEXT NOT NULL,"
     " PRIMARY KEY(queue, node, exclusive, priority, deliver_at, seq)) WITHOUT ROWID",
+    /* the same order within a topic: what waits for other topics is not read */
+    "CREATE INDEX @.msg_store_lane_topic"
+    " ON msg_store_lane(queue, node, exclusive, topic, priority, deliver_at, seq)",
     "CREATE INDEX @.msg_store_lane_seq ON msg_store_lane(seq)",
 
     "CREATE TABLE @.msg_store_listener("

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "store/local/horizon.h"
+#include "store/local/lane.h"
 #include "store/local/reading.h"
 
 #define SINCE_MAX  1000 /* messages read one by one rather than topic by topic */
@@ -21,8 +22,16 @@ static const char sql_live_topics[] =
     " AND topic > t.x ORDER BY topic LIMIT 1) FROM t WHERE t.x IS NOT NULL)"
     " SELECT x FROM t WHERE x IS NOT NULL";
 
-/* One topic for one pattern, priority by priority (loose scan again), each from its floor on. The
- * order is that of the nested loops: an ORDER BY would sort everything before the first row. */
+/* Of one topic for one pattern: what its floors have not passed, nor the node has seen. */
+#define LEFT_OF(priority)                                                                          \
+  " AND m.seq > max(?5, coalesce((SELECT f.floor FROM @.msg_store_floor AS f WHERE f.queue = ?1"   \
+  " AND f.node = ?3 AND f.topic = ?2 AND f.priority = " priority " AND f.pattern = ?4), 0))"       \
+  " AND m.sender <> ?3 AND (m.delete_at IS NULL OR m.delete_at > ?6)"                              \
+  " AND NOT EXISTS (SELECT 1 FROM @.msg_store_seen AS s WHERE s.queue = ?1 AND s.node = ?3"        \
+  " AND s.seq = m.seq) AND NOT " MSG_LOCAL_PASSED(?1, ?3)
+
+/* Priority by priority (loose scan again), each from its floor on. The order is that of the nested
+ * loops: an ORDER BY would sort everything before the first row. */
 static const char sql_broadcasts[] =
     "WITH RECURSIVE p(x) AS ("
     "SELECT (SELECT priority FROM @.msg_store_message WHERE state = 8 AND queue = ?1 AND topic = ?2"
@@ -31,11 +40,12 @@ static const char sql_broadcasts[] =
     " AND topic = ?2 AND priority > p.x ORDER BY priority LIMIT 1) FROM p WHERE p.x IS NOT NULL)"
     " SELECT m.priority, m.deliver_at, m.seq FROM p CROSS JOIN @.msg_store_message AS m"
     " WHERE m.state = 8 AND m.queue = ?1 AND m.topic = ?2 AND m.priority = p.x"
-    " AND m.seq > max(?5, coalesce((SELECT f.floor FROM @.msg_store_floor AS f WHERE f.queue = ?1"
-    " AND f.node = ?3 AND f.topic = ?2 AND f.priority = p.x AND f.pattern = ?4), 0))"
-    " AND m.sender <> ?3 AND (m.delete_at IS NULL OR m.delete_at > ?6)"
-    " AND NOT EXISTS (SELECT 1 FROM @.msg_store_seen AS s WHERE s.queue = ?1 AND s.node = ?3"
-    " AND s.seq = m.seq) AND NOT " MSG_LOCAL_PASSED(?1, ?3) " LIMIT ?7";
+    " AND m.moved IS NULL" LEFT_OF("p.x") " LIMIT ?7";
+/* Those which are not in their place by number. Few: an operator changed them. */
+static const char sql_moved[] =
+    "SELECT m.priority, m.deliver_at, m.seq FROM @.msg_store_message AS m INDEXED BY"
+    " msg_store_message_moved WHERE m.moved IS NOT NULL AND m.state = 8 AND m.queue = ?1"
+    " AND m.topic = ?2" LEFT_OF("m.priority") " ORDER BY m.priority, m.deliver_at, m.seq LIMIT ?7";
 
 /* What came since a look that found nothing, by number. */
 static const char sql_since[] =
@@ -46,15 +56,8 @@ static const char sql_since[] =
     " AND s.seq = m.seq) AND NOT " MSG_LOCAL_PASSED(?1, ?2);
 static const char sql_last[] = "SELECT seq FROM @.sqlite_sequence WHERE name = 'msg_store_message'";
 
-static const char sql_directs[] =
-    "SELECT m.priority, m.deliver_at, m.seq, m.topic, m.in_answer_to FROM @.msg_store_lane AS l"
-    " CROSS JOIN @.msg_store_message AS m ON m.seq = l.seq"
-    " WHERE l.queue = ?1 AND l.node = ?2 AND l.exclusive = 0"
-    " AND m.state = 9 AND (m.delete_at IS NULL OR m.delete_at > ?3)"
-    " ORDER BY l.priority, l.deliver_at, l.seq";
-
 static const char sql_answers[] =
-    "SELECT m.priority, m.deliver_at, m.seq, m.topic, m.in_answer_to FROM @.msg_store_message AS m"
+    "SELECT m.priority, m.deliver_at, m.seq, m.topic FROM @.msg_store_message AS m"
     " WHERE m.in_answer_to = ?4 AND m.queue = ?1 AND m.state = 9"
     " AND (m.delete_at IS NULL OR m.delete_at > ?3)"
     " AND EXISTS (SELECT 1 FROM @.msg_store_lane AS l WHERE l.queue = ?1 AND l.node = ?2"
@@ -107,10 +110,7 @@ static void trim(struct look *k) {
 }
 
 /* *wanted false: there is enough that comes before it. */
-static int push(struct look *k, sqlite3_stmt *stmt, bool *wanted, msg_err *err) {
-  struct candidate c = {.priority = sqlite3_column_int(stmt, 0),
-                        .deliver_at = sqlite3_column_int64(stmt, 1),
-                        .seq = sqlite3_column_int64(stmt, 2)};
+static int push(struct look *k, struct candidate c, bool *wanted, msg_err *err) {
   *wanted = !k->full || by_delivery(&c, &k->at[k->u->max - 1]) < 0;
   if (!*wanted)
     return MSG_OK;
@@ -122,6 +122,13 @@ static int push(struct look *k, sqlite3_stmt *stmt, bool *wanted, msg_err *err) 
   return MSG_OK;
 }
 
+static int push_row(struct look *k, sqlite3_stmt *stmt, bool *wanted, msg_err *err) {
+  struct candidate c = {.priority = sqlite3_column_int(stmt, 0),
+                        .deliver_at = sqlite3_column_int64(stmt, 1),
+                        .seq = sqlite3_column_int64(stmt, 2)};
+  return push(k, c, wanted, err);
+}
+
 static bool paused(const msg_unseen *u, const char *topic) {
   for (size_t i = 0; i < u->paused_count; i++)
     if (msg_pattern_match(u->paused[i], topic))
@@ -131,23 +138,30 @@ static bool paused(const msg_unseen *u, const char *topic) {
 
 /* ---- broadcasts, topic by topic ---- */
 
-static int look_topic(msg_local_session *s, struct look *k, const msg_local_listener *l,
-                      const char *topic, msg_err *err) {
+/* By one of the statements above. */
+static int look_by(msg_local_session *s, const char *sql, struct look *k,
+                   const msg_local_listener *l, const char *topic, msg_err *err) {
   sqlite3_stmt *stmt = NULL;
   int64_t limit = k->u->max > INT32_MAX ? INT32_MAX : (int64_t)k->u->max;
   bool wanted = true;
+  int rc = msg_local_bound(s, sql, &stmt, err, "ttttiii", s->queue, topic, k->actor->node,
+                           l->pattern, l->start, k->now_ms, limit);
+  while (rc == MSG_OK && wanted && (rc = msg_local_row(s, stmt, err)) == MSG_OK) {
+    k->all_heard = false;
+    rc = push_row(k, stmt, &wanted, err);
+  }
+  msg_local_done(s, stmt);
+  return rc == MSG_NOTFOUND ? MSG_OK : rc;
+}
+
+static int look_topic(msg_local_session *s, struct look *k, const msg_local_listener *l,
+                      const char *topic, msg_err *err) {
   if (paused(k->u, topic)) {
     k->all_heard = false;
     return MSG_OK;
   }
-  int rc = msg_local_bound(s, sql_broadcasts, &stmt, err, "ttttiii", s->queue, topic,
-                           k->actor->node, l->pattern, l->start, k->now_ms, limit);
-  while (rc == MSG_OK && wanted && (rc = msg_local_row(s, stmt, err)) == MSG_OK) {
-    k->all_heard = false;
-    rc = push(k, stmt, &wanted, err);
-  }
-  msg_local_done(s, stmt);
-  return rc == MSG_NOTFOUND ? MSG_OK : rc;
+  int rc = look_by(s, sql_moved, k, l, topic, err);
+  return rc == MSG_OK ? look_by(s, sql_broadcasts, k, l, topic, err) : rc;
 }
 
 static bool is_exact(const msg_local_listener *l) {
@@ -209,7 +223,7 @@ static int look_since(msg_local_session *s, struct look *k, const msg_local_audi
     else if (heard(mine, only, topic, sqlite3_column_int64(stmt, 2))) {
       k->all_heard = false;
       if (!paused(k->u, topic))
-        rc = push(k, stmt, &wanted, err);
+        rc = push_row(k, stmt, &wanted, err);
     }
   }
   msg_local_done(s, stmt);
@@ -286,28 +300,37 @@ static bool reserved(const msg_unseen *u, const char *in_answer_to) {
   return false;
 }
 
-static bool wanted(const msg_unseen *u, sqlite3_stmt *stmt) {
-  const char *topic = (const char *)sqlite3_column_text(stmt, 3);
-  if (!topic || paused(u, topic))
-    return false;
-  if (u->answers_to)
-    return true;
-  return (!u->pattern || msg_pattern_match(u->pattern, topic)) &&
-         !reserved(u, (const char *)sqlite3_column_text(stmt, 4));
+static int look_answers(msg_local_session *s, struct look *k, msg_err *err) {
+  sqlite3_stmt *stmt = NULL;
+  int rc = msg_local_bound(s, sql_answers, &stmt, err, "ttid", s->queue, k->actor->node, k->now_ms,
+                           k->u->answers_to);
+  while (rc == MSG_OK && (rc = msg_local_row(s, stmt, err)) == MSG_OK) {
+    const char *topic = (const char *)sqlite3_column_text(stmt, 3);
+    bool ignored; /* they come unsorted */
+    if (topic && !paused(k->u, topic))
+      rc = push_row(k, stmt, &ignored, err);
+  }
+  msg_local_done(s, stmt);
+  return rc == MSG_NOTFOUND ? MSG_OK : rc;
+}
+
+static int push_waiting(void *arg, const msg_local_waiting *row, bool *more, msg_err *err) {
+  struct look *k = arg;
+  if (reserved(k->u, row->in_answer_to))
+    return MSG_OK;
+  struct candidate c = {
+      .priority = row->priority, .deliver_at = row->deliver_at_ms, .seq = row->seq};
+  return push(k, c, more, err);
 }
 
 static int look_directs(msg_local_session *s, struct look *k, msg_err *err) {
-  sqlite3_stmt *stmt = NULL;
-  int rc = k->u->answers_to ? msg_local_bound(s, sql_answers, &stmt, err, "ttid", s->queue,
-                                              k->actor->node, k->now_ms, k->u->answers_to)
-                            : msg_local_bound(s, sql_directs, &stmt, err, "tti", s->queue,
-                                              k->actor->node, k->now_ms);
-  bool more = true; /* sql_answers comes unsorted */
-  while (rc == MSG_OK && (more || k->u->answers_to) && (rc = msg_local_row(s, stmt, err)) == MSG_OK)
-    if (wanted(k->u, stmt))
-      rc = push(k, stmt, &more, err);
-  msg_local_done(s, stmt);
-  return rc == MSG_NOTFOUND ? MSG_OK : rc;
+  msg_local_lane lane = {.node = k->actor->node,
+                         .pattern = k->u->pattern,
+                         .paused = k->u->paused,
+                         .paused_count = k->u->paused_count,
+                         .now_ms = k->now_ms};
+  return k->u->answers_to ? look_answers(s, k, err)
+                          : msg_local_lane_walk(s, &lane, push_waiting, k, err);
 }
 
 /* ---- both ---- */

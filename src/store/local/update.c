@@ -83,8 +83,8 @@ static int renumber(msg_local_session *s, msg_local_item *item, int64_t old_prio
   if (rc == MSG_OK)
     rc = carry_marks(s, &m, err);
   if (rc == MSG_OK)
-    rc = msg_local_exec(s, "UPDATE @.msg_store_message SET seq = ?2 WHERE seq = ?1", NULL, err,
-                        "ii", item->seq, m.new_seq);
+    rc = msg_local_exec(s, "UPDATE @.msg_store_message SET seq = ?2, moved = 1 WHERE seq = ?1",
+                        NULL, err, "ii", item->seq, m.new_seq);
   if (rc == MSG_OK)
     item->seq = m.new_seq;
   return rc;
@@ -127,8 +127,10 @@ static int set_deliver_at(msg_local_session *s, msg_local_item *item, int64_t de
         "update: the message is out to its listeners and cannot be delayed any more: "
         "delete it and send another");
   item->deliver_at_ms = deliver_at_ms;
-  int rc = msg_local_exec(s, "UPDATE @.msg_store_message SET deliver_at = ?2 WHERE seq = ?1", NULL,
-                          err, "ii", item->seq, deliver_at_ms);
+  int rc = msg_local_exec(s,
+                          "UPDATE @.msg_store_message SET deliver_at = ?2,"
+                          " moved = CASE state WHEN 8 THEN 1 END WHERE seq = ?1",
+                          NULL, err, "ii", item->seq, deliver_at_ms);
   if (rc == MSG_OK && item->has_recipients)
     rc = msg_local_exec(s, "UPDATE @.msg_store_lane SET deliver_at = ?2 WHERE seq = ?1", NULL, err,
                         "ii", item->seq, deliver_at_ms);
