@@ -72,16 +72,19 @@ void msg_outbox_clear(msg_connection *c) {
   c->outbox = (msg_outbox){0};
 }
 
-/* Nests the marker. The batch stands behind the list's end until xUpdate lets it in. The statement is
- * not kept: it would hold the table, and a temp table that a ROLLBACK removed would not disconnect. */
+/* Nests the marker. The batch stands behind the list's end until xUpdate lets it in, which shows in
+ * `open`; from then on it is the list's, whatever becomes of the statement. That is not kept: it
+ * would hold the table, and a temp table that a ROLLBACK removed would not disconnect. */
 static int insert_marker(msg_connection *c, msg_err *err) {
   sqlite3_stmt *stmt;
+  /* An interrupt inside the write would roll the host's whole transaction back. */
+  if (msg_connection_interrupted(c))
+    return msg_err_set(err, MSG_INTERRUPTED,
+                       "transaction marker: call again if it is still wanted");
   int rc = msg_nested_prepare(c, "INSERT INTO temp." NAME "(marker) VALUES(1)", &stmt, err);
   if (rc != MSG_OK)
     return rc;
-  c->outbox.open = true;
   int step = sqlite3_step(stmt);
-  c->outbox.open = false;
   if (step != SQLITE_DONE)
     rc = msg_sqlite_fail(c->db, step, "transaction marker", err);
   msg_nested_give(c, stmt);
@@ -101,17 +104,18 @@ int msg_outbox_enter(msg_connection *c, msg_opened *o, enum msg_batch_kind kind,
     memcpy(b.ids, ids, n * sizeof *b.ids);
   }
   msg_registry_ref(b.store);
-  size_t before = box->n;
-  box->at[before] = b;
+  box->at[box->n] = b;
+  box->open = true;
   int rc = insert_marker(c, err);
-  if (box->n == before)
+  if (box->open)
     batch_clear(&b);
+  box->open = false;
   return rc;
 }
 
-/* Compiling connects the table. It is not run: that would read main, which inside a statement of the host
- * stays read until that ends. Where it is refused (a locked file, an authorizer) nothing is kept; the verb
- * itself says why. */
+/* Compiling connects the table. It is not run: that would read main, which inside a statement of the
+ * host stays read until that ends. Where it is refused (a locked file, an authorizer) nothing is
+ * kept; the verb itself says why. */
 int msg_outbox_own(msg_connection *c, msg_err *err) {
   msg_err own = MSG_ERR_INIT;
   sqlite3_stmt *stmt = NULL;
@@ -274,7 +278,8 @@ static int outbox_release(sqlite3_vtab *vtab, int level) {
   return SQLITE_OK;
 }
 
-/* A savepoint without a mark was opened before the first batch. It stays open, and so does its mark. */
+/* A savepoint without a mark was opened before the first batch. It stays open, and so does its
+ * mark. */
 static int outbox_rollback_to(sqlite3_vtab *vtab, int level) {
   msg_outbox *box = box_of(vtab);
   size_t i = find_mark(box, level);

@@ -37,7 +37,8 @@ typedef struct msg_outbox {
   bool open; /* a marker of ours is being inserted: the last batch is not in yet */
 } msg_outbox;
 
-/** Enter a batch (ids are copied) by its marker. On failure it is not in. */
+/** Enter a batch (ids are copied) by its marker. On failure it is not in, or was undone.
+ *  Errors: MSG_NOMEM; MSG_INTERRUPTED before anything was written; what the marker meets. */
 int msg_outbox_enter(msg_connection *c, msg_opened *o, enum msg_batch_kind kind, const msg_oid *ids,
                      size_t n, msg_err *err);
 /** The node is closed: its batches stay, by their store. */

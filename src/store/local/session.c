@@ -33,11 +33,11 @@ static char *expand(const msg_local_session *s, const char *sql) {
 
 static int prepare(msg_local_session *s, const char *sql, unsigned flags, sqlite3_stmt **out,
                    msg_err *err) {
-  char *text = expand(s, sql);
-  if (!text)
+  char *text = strchr(sql, '@') ? expand(s, sql) : NULL;
+  if (!text && strchr(sql, '@'))
     return msg_err_nomem(err);
   sqlite3_stmt *stmt = NULL;
-  int rc = sqlite3_prepare_v3(s->db, text, -1, flags, &stmt, NULL);
+  int rc = sqlite3_prepare_v3(s->db, text ? text : sql, -1, flags, &stmt, NULL);
   msg_free(text);
   if (rc != SQLITE_OK)
     return msg_local_fail(s, rc, s->what, err);

@@ -87,8 +87,9 @@ static int savepoint(msg_local_session *s, bool *open, msg_err *err) {
 
 /* Undoes the savepoint; where it is the transaction, by ROLLBACK, since its RELEASE could meet the
  * readers again. After some errors SQLite has rolled everything back already. While an interrupt is
- * pending no statement runs, these neither; but any interrupted one that would write makes SQLite
- * roll everything back, the host's transaction too, and nothing half done stays open. */
+ * pending, or after memory ran out inside a statement of the host, no statement runs, these neither;
+ * but any such one that would write makes SQLite roll everything back, the host's transaction too,
+ * and nothing half done stays open. */
 static void unwind(msg_local_session *s, bool is_transaction) {
   msg_err e = MSG_ERR_INIT;
   if (sqlite3_get_autocommit(s->db))
@@ -96,7 +97,7 @@ static void unwind(msg_local_session *s, bool is_transaction) {
   int rc = run(s, is_transaction ? SQL_ROLLBACK : SQL_ROLLBACK_TO, &e);
   if (rc == MSG_OK && !is_transaction)
     rc = run(s, SQL_RELEASE, &e);
-  if (rc == MSG_INTERRUPTED && !sqlite3_get_autocommit(s->db))
+  if ((rc == MSG_INTERRUPTED || rc == MSG_NOMEM) && !sqlite3_get_autocommit(s->db))
     run(s, SQL_BEGIN, &e);
 }
 
@@ -150,12 +151,27 @@ static int mark(msg_local_session *s, msg_err *err) {
              err);
 }
 
+/* CREATE INDEX expires the statements that undo, and once memory has run out they cannot be made
+ * again. A reading statement that SQLite then finds under way makes it roll everything back. */
+static int make_schema(msg_local_session *s, msg_err *err) {
+  sqlite3_stmt *reading = NULL;
+  bool row;
+  int rc = msg_local_stmt(s, "SELECT 1 UNION ALL SELECT 1 FROM @.sqlite_schema", &reading, err);
+  if (rc == MSG_OK)
+    rc = msg_local_step(s, reading, &row, err);
+  if (rc == MSG_OK)
+    rc = msg_schema_make(s->db, s->schema_raw, err);
+  int ready = ready_to_undo(s, rc == MSG_OK ? err : NULL);
+  msg_local_done(s, reading);
+  return rc == MSG_OK ? ready : rc;
+}
+
 /* Under the write lock (or, where nothing is there, about to take it by the first CREATE). */
 static int ensure_schema(msg_local_session *s, bool missing, msg_err *err) {
   enum msg_schema_state state = MSG_SCHEMA_NONE;
   int rc = missing ? MSG_OK : msg_local_schema_state(s, &state, err);
   if (rc == MSG_OK && state != MSG_SCHEMA_CURRENT)
-    rc = msg_schema_make(s->db, s->schema_raw, err);
+    rc = make_schema(s, err);
   if (rc == MSG_OK)
     s->schema_known = true;
   return rc;
