@@ -5,6 +5,7 @@
 
 #include "base/mem.h"
 #include "base/str.h"
+#include "ext/values.h"
 
 static const char *const NAMES[] = {
     [MSG_PUSH_ID] = "id",
@@ -418,8 +419,7 @@ static int node_term(struct scan *s, sqlite3_value *v, msg_err *err) {
   if (sqlite3_value_type(v) != SQLITE_TEXT)
     return msg_err_set(err, MSG_INVALID,
                        "column node takes the sender id of an open node, as text");
-  s->node = (const char *)sqlite3_value_text(v);
-  return s->node ? MSG_OK : msg_err_nomem(err);
+  return msg_arg_text(v, "column node", &s->node, err);
 }
 
 /* word: "topic=" and so on. */

@@ -333,6 +333,13 @@ static int bind_typed(sqlite3_stmt *stmt, int at, sqlite3_value *v, enum msg_que
   return sqlite3_bind_value(stmt, at, v);
 }
 
+static bool holds_nul(sqlite3_value *v) {
+  if (sqlite3_value_type(v) != SQLITE_TEXT)
+    return false;
+  const unsigned char *text = sqlite3_value_text(v);
+  return text && memchr(text, '\0', (size_t)sqlite3_value_bytes(v));
+}
+
 static int bind_payload(const queue_table *t, sqlite3_stmt *stmt, sqlite3_value **payload,
                         msg_err *err) {
   for (int i = 0; i < (int)t->def.n; i++) {
@@ -341,6 +348,11 @@ static int bind_payload(const queue_table *t, sqlite3_stmt *stmt, sqlite3_value 
           err, MSG_INVALID,
           "column %s is a blob, which JSON cannot hold: send it as text, such as hex()",
           t->def.columns[i].name);
+    if (holds_nul(payload[i]))
+      return msg_err_set(err, MSG_INVALID,
+                         "column %s holds a NUL character, at which SQLite cuts JSON text: send it "
+                         "by msg_enqueue, as the whole value",
+                         t->def.columns[i].name);
     int json = sqlite3_value_subtype(payload[i]) == JSON_SUBTYPE;
     int rc = bind_typed(stmt, 2 * i + 1, payload[i], t->def.columns[i].type);
     if (rc == SQLITE_OK)

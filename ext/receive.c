@@ -11,7 +11,7 @@
 #include "ext/tables.h"
 #include "ext/values.h"
 
-enum { MAX_ARGS = 5, LIMIT_BIT = 1 << MAX_ARGS, ROWS_MAX = 1000000 };
+enum { MAX_ARGS = 5, LIMIT_BIT = 1 << MAX_ARGS, LATE_BIT = LIMIT_BIT << 1, ROWS_MAX = 1000000 };
 
 typedef struct receive_form receive_form;
 
@@ -285,8 +285,7 @@ static int request_connect(sqlite3 *db, void *aux, int argc, const char *const *
 
 /* --- planning ------------------------------------------------------------------------------ */
 
-/* Which constraint gives each argument. False: one depends on a table further in, so this plan is
- * impossible. */
+/* Which constraint gives each argument. False: one depends on a table further in. */
 static bool find_arguments(const sqlite3_index_info *info, int first, int count,
                            int given[MAX_ARGS], int *limit, bool *all) {
   for (int i = 0; i < info->nConstraint; i++) {
@@ -308,13 +307,21 @@ static bool find_arguments(const sqlite3_index_info *info, int first, int count,
   return true;
 }
 
+/* So dear that any other order of the tables is taken; if there is none, xFilter says why. */
+static int best_of_none(sqlite3_index_info *info) {
+  info->idxNum = LATE_BIT;
+  info->estimatedRows = 1000000;
+  info->estimatedCost = 1e60;
+  return SQLITE_OK;
+}
+
 static int receive_best_index(sqlite3_vtab *table, sqlite3_index_info *info) {
   const receive_form *form = ((receive_table *)table)->form;
   int given[MAX_ARGS] = {-1, -1, -1, -1, -1};
   int limit = -1, argc = 0;
   bool all = info->nOrderBy == 0;
   if (!find_arguments(info, field_count(form), form->arg_count, given, &limit, &all))
-    return SQLITE_CONSTRAINT;
+    return best_of_none(info);
   for (int i = 0; i < MAX_ARGS; i++) {
     if (given[i] < 0)
       continue;
@@ -433,6 +440,13 @@ static int start(receive_cursor *c, receive_run *r, msg_err *err) {
   return MSG_OK;
 }
 
+static int too_late(const receive_table *t, msg_err *err) {
+  return msg_err_set(err, MSG_INVALID,
+                     "%s: an argument comes from a table that is joined later: name that table "
+                     "before it in FROM",
+                     t->form->name);
+}
+
 static int receive_filter(sqlite3_vtab_cursor *cursor, int bits, const char *plan, int argc,
                           sqlite3_value **argv) {
   receive_cursor *c = (receive_cursor *)cursor;
@@ -442,6 +456,8 @@ static int receive_filter(sqlite3_vtab_cursor *cursor, int bits, const char *pla
   (void)plan, (void)argc;
   c->run = NULL;
   c->at = 0;
+  if (bits & LATE_BIT)
+    return fail(cursor->pVtab, too_late((receive_table *)cursor->pVtab, &err), &err);
   int rc = msg_connection_tables(((msg_table *)cursor->pVtab)->c, &created, &err);
   if (rc == MSG_OK && created)
     return SQLITE_SCHEMA; /* compiled anew, it means the table in temp, which reads nothing of main */
