@@ -446,6 +446,59 @@ class HostSettings(support.Case):
         self.assertEqual(b.one("SELECT count(*) FROM msg_messages WHERE exclusive"), 0)
 
 
+class WaitingForAWriter(support.Case):
+    """Inside BEGIN a verb that another writer holds up waits for it: it has read nothing that could grow stale."""
+
+    ID = "00000000000000000000abcd"
+    VERBS = (
+        "SELECT msg_send('t', 1)", "SELECT msg_enqueue('t', 1)", "SELECT msg_reply('%s', 1)" % ID,
+        "SELECT msg_ack('%s')" % ID, "SELECT msg_release('%s')" % ID, "SELECT msg_extend('%s', 10)" % ID,
+        "SELECT msg_reject('%s', 'why')" % ID, "SELECT msg_listen('more')", "SELECT msg_listen('news')",
+        "SELECT msg_unlisten('news')", "SELECT msg_unlisten('nothing')", "SELECT msg_purge('work')",
+        "SELECT msg_redrive('work')", "SELECT msg_claim('work')", "SELECT * FROM msg_claim('work', 5)",
+        "SELECT msg_await('news', 0)", "SELECT msg_await('more', 0)", "SELECT msg_request('t', 1, 0)",
+        "SELECT msg_open('local', '{\"sender_id\":\"other\"}')", "SELECT msg_close()",
+        "DELETE FROM msg_participants WHERE node = 'dead'", "DELETE FROM msg_lanes WHERE owner = 'dead'",
+        "DELETE FROM msg_locks", "DELETE FROM msg_messages", "UPDATE msg_messages SET priority = 5",
+        "INSERT INTO msg_messages(topic, value) VALUES ('t', 1)")
+
+    def check(self, verb, mode):
+        path = support.os.path.join(self.directory, "%s-%d.db" % (mode, len(self.dbs)))
+        a = self.db("a", {"busy_timeout_ms": 60000}, path, timeout=0)
+        a.rows("PRAGMA journal_mode = " + mode)
+        a.one("SELECT msg_listen('news')")
+        a.enqueue("work", 1, id=self.ID)
+        a.enqueue("work", 2)
+        a.claim("work")
+        writer = support.connect(path, load=False, timeout=60)
+        self.addCleanup(writer.close)
+        writer.execute("INSERT INTO msg_store_node SELECT queue, 'dead', 'elsewhere', 1, 'gone', implementation, layout, 0, 1, 1"
+                       " FROM msg_store_node WHERE node = 'a'")
+        writer.execute("CREATE TABLE app(x)")
+        writer.execute("BEGIN IMMEDIATE")
+        writer.execute("INSERT INTO app VALUES (1)")
+        a.rows("BEGIN")
+        waiting = support.Background(a.rows, verb)
+        support.time.sleep(0.05)
+        writer.execute("COMMIT")
+        with self.subTest(verb=verb, mode=mode):
+            waiting.result()
+            a.rows("COMMIT")
+
+    def test_with_wal(self):
+        for verb in self.VERBS:
+            self.check(verb, "wal")
+
+    def test_with_a_rollback_journal(self):
+        for verb in self.VERBS:
+            self.check(verb, "delete")
+
+    def test_what_listening_returns(self):
+        a, b = self.db("a"), self.db("a")
+        self.assertEqual([a.one("SELECT msg_listen('n')"), a.one("SELECT msg_listen('n')"), b.one("SELECT msg_listen('n')"),
+                          b.one("SELECT msg_unlisten('n')"), a.one("SELECT msg_unlisten('n')")], [1, 0, 0, 1, 0])
+
+
 class InsideBegin(support.Case):
     """Waits and requests look at the state of the message schema."""
 

@@ -187,7 +187,9 @@ int msg_local_presence_withdraw(msg_session *base, const char *node, bool only_d
   msg_local_session *s = (msg_local_session *)base;
   struct leaving l = {.node = node, .only_dead = only_dead};
   bool exists = false;
-  int rc = msg_local_exists(s, "withdraw", &exists, err);
+  int rc = msg_local_lock(s, "withdraw", err);
+  if (rc == MSG_OK)
+    rc = msg_local_exists(s, "withdraw", &exists, err);
   if (rc == MSG_OK && exists)
     rc = msg_local_write(s, "withdraw", true, withdraw_work, &l, err);
   return rc == MSG_OK && !l.found ? no_participant(node, err) : rc;
@@ -299,7 +301,9 @@ int msg_local_lane_drop(msg_session *base, const char *lane, msg_err *err) {
   msg_local_session *s = (msg_local_session *)base;
   struct leaving l = {.node = lane};
   bool exists = false;
-  int rc = msg_local_exists(s, "drop lane", &exists, err);
+  int rc = msg_local_lock(s, "drop lane", err);
+  if (rc == MSG_OK)
+    rc = msg_local_exists(s, "drop lane", &exists, err);
   if (rc == MSG_OK && exists)
     rc = msg_local_write(s, "drop lane", true, drop_work, &l, err);
   if (rc == MSG_OK && !l.found)
