@@ -215,13 +215,6 @@ static int find_adapter(const char *target, const msg_adapter **out, msg_err *er
                      msg_show(scheme).s);
 }
 
-static msg_opened *find_node(msg_connection *c, const char *name) {
-  msg_opened *o = c->nodes;
-  while (o && strcmp(msg_node_id(o->node), name) != 0)
-    o = o->next;
-  return o;
-}
-
 static bool same_queue(const msg_opened *a, const msg_opened *b) {
   msg_settings sa, sb;
   if (msg_node_settings(a->node, &sa, NULL) != MSG_OK)
@@ -307,10 +300,41 @@ static bool was_closed(const msg_connection *c, const char *name) {
   return false;
 }
 
-static int find_named(msg_connection *c, const char *name, msg_opened **out, msg_err *err) {
-  *out = find_node(c, name);
-  if (*out)
+/* From o on. */
+static msg_opened *find_from(msg_opened *o, const char *name) {
+  while (o && strcmp(msg_node_id(o->node), name) != 0)
+    o = o->next;
+  return o;
+}
+
+/* "queue 'msg' of local:main" */
+static msg_shown place_of(const msg_opened *o) {
+  msg_settings settings;
+  char text[sizeof(msg_shown)];
+  bool known = msg_node_settings(o->node, &settings, NULL) == MSG_OK;
+  snprintf(text, sizeof text, "queue '%s' of %s%s%s", known ? msg_settings_queue(&settings) : "?",
+           o->adapter->scheme, o->schema ? ":" : "", o->schema ? o->schema : "");
+  if (known)
+    msg_settings_clear(&settings);
+  return msg_show(text);
+}
+
+/* A name that two stores or queues share means neither. *out NULL: none is open. */
+static int find_only(msg_connection *c, const char *name, msg_opened **out, msg_err *err) {
+  *out = find_from(c->nodes, name);
+  msg_opened *other = *out ? find_from((*out)->next, name) : NULL;
+  if (!other)
     return MSG_OK;
+  return msg_err_set(err, MSG_INVALID,
+                     "node '%s' is open twice, on %s and on %s: close the current one by "
+                     "msg_close(), or open them with different sender ids",
+                     msg_show(name).s, place_of(*out).s, place_of(other).s);
+}
+
+static int find_named(msg_connection *c, const char *name, msg_opened **out, msg_err *err) {
+  int rc = find_only(c, name, out, err);
+  if (rc != MSG_OK || *out)
+    return rc;
   if (was_closed(c, name))
     return msg_err_set(err, MSG_MISUSE, "node '%s' was closed: open it again by msg_open",
                        msg_show(name).s);
@@ -329,6 +353,11 @@ static int find_current(msg_connection *c, msg_opened **out, msg_err *err) {
   return open_default(c, out, err);
 }
 
+static int make_ready(msg_connection *c, msg_opened *o, msg_err *err) {
+  int rc = o->adapter->check ? o->adapter->check(o, err) : MSG_OK;
+  return rc == MSG_OK ? msg_connection_tables(c, NULL, err) : rc;
+}
+
 int msg_connection_node(msg_connection *c, const char *name, msg_opened **out, msg_err *err) {
   msg_opened *o = NULL;
   int rc = msg_connection_check_fork(c, err);
@@ -336,13 +365,24 @@ int msg_connection_node(msg_connection *c, const char *name, msg_opened **out, m
     rc = msg_outbox_own(c, err);
   if (rc == MSG_OK)
     rc = name ? find_named(c, name, &o, err) : find_current(c, &o, err);
-  if (rc == MSG_OK && o->adapter->check)
-    rc = o->adapter->check(o, err);
   if (rc == MSG_OK)
-    rc = msg_connection_tables(c, NULL, err);
+    rc = make_ready(c, o, err);
   if (rc == MSG_OK)
     *out = o;
   return rc;
+}
+
+int msg_connection_again(msg_connection *c, msg_opened *o, msg_err *err) {
+  const msg_opened *at = c->nodes;
+  int rc = msg_connection_check_fork(c, err);
+  if (rc != MSG_OK)
+    return rc;
+  while (at && at != o)
+    at = at->next;
+  if (!at)
+    return msg_err_set(err, MSG_MISUSE,
+                       "the node through which the row was read was closed: read it again");
+  return make_ready(c, o, err);
 }
 
 msg_opened *msg_connection_next(msg_connection *c, msg_opened *after) {
@@ -374,7 +414,11 @@ int msg_connection_close_node(msg_connection *c, const char *name, bool *closed,
   int rc = msg_connection_check_fork(c, err);
   if (rc != MSG_OK)
     return rc;
-  msg_opened *o = name ? find_node(c, name) : c->current;
+  msg_opened *o = c->current;
+  if (name)
+    rc = find_only(c, name, &o, err);
+  if (rc != MSG_OK)
+    return rc;
   *closed = o != NULL;
   if (!o)
     return MSG_OK;

@@ -77,8 +77,11 @@ int msg_connection_open(msg_connection *c, const char *target, const msg_setting
                         msg_opened **out, msg_err *err);
 /** The node a verb acts on: `name` of this connection, or (NULL) the current one, opened by default
  *  if there never was one. Checks fork and file replacement, and (re)creates the temp tables where
- *  that is safe. Errors: MSG_INVALID an unknown name; MSG_MISUSE a closed node. */
+ *  that is safe. Errors: MSG_INVALID an unknown name, or one that is open on two stores or queues;
+ *  MSG_MISUSE a closed node. */
 int msg_connection_node(msg_connection *c, const char *name, msg_opened **out, msg_err *err);
+/** The same for a node found before, which may be gone. Errors: MSG_MISUSE it was closed. */
+int msg_connection_again(msg_connection *c, msg_opened *o, msg_err *err);
 /** msg_close: NULL is the current node. *closed false: there was none. */
 int msg_connection_close_node(msg_connection *c, const char *name, bool *closed, msg_err *err);
 /** Iterate over the open nodes: NULL starts. */

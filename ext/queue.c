@@ -120,7 +120,6 @@ static int queue_disconnect(sqlite3_vtab *table) {
   queue_table *t = (queue_table *)table;
   sqlite3_finalize(t->build);
   msg_queue_def_clear(&t->def);
-  msg_browse_clear(&t->browse);
   return msg_table_disconnect(table);
 }
 

@@ -359,6 +359,30 @@ class Attached(support.Case):
         self.a.one("""SELECT msg_open('local', '{"sender_id":"in-main"}')""")
         self.assertEqual(self.a.column("SELECT value FROM msg_claim('work', 10)"), ["main"])
 
+    def test_one_name_in_two_schemas_means_neither(self):
+        for target, value in (("local", "main"), ("local:aux", "aux")):
+            self.assertEqual(self.a.one("SELECT msg_open(?, ?)", target, '{"sender_id":"me"}'), "me")
+            self.a.enqueue("work", value)
+        twice = "node 'me' is open twice, on queue 'msg' of local:main and on queue 'msg' of local:aux: close the current one"
+        for sql in ("SELECT msg_send('t', 1, '{\"node\":\"me\"}')", "SELECT msg_close('me')",
+                    "SELECT msg_listen('t', '{\"node\":\"me\"}')", "SELECT * FROM msg_messages WHERE node = 'me'",
+                    "SELECT * FROM msg_await('t', 0, 1, 'me')", "SELECT * FROM msg_claim('work', 1, 9, 0, 'me')",
+                    "INSERT INTO msg_messages(topic, value, node) VALUES ('t', 1, 'me')"):
+            self.assertFails(twice, self.a.rows, sql)
+        self.assertEqual(self.a.column("SELECT value FROM msg_messages"), ["aux"])
+        self.a.rows("UPDATE msg_messages SET priority = 5")
+        self.assertEqual(self.a.column("SELECT priority FROM aux.msg_store_message"), [5])
+        self.assertEqual(self.a.column("SELECT priority FROM main.msg_store_message"), [1000])
+        self.a.rows("DELETE FROM msg_messages")
+        self.assertEqual(self.a.column("SELECT count(*) FROM aux.msg_store_message"), [0])
+        self.assertEqual(self.a.column("SELECT count(*) FROM main.msg_store_message"), [1])
+        self.assertEqual(self.a.one("SELECT msg_config('lease_ms', 77)"), 77)
+        self.assertEqual(self.a.one("SELECT msg_close()"), 1)
+        self.assertEqual(self.a.column("SELECT value FROM msg_messages WHERE node = 'me'"), ["main"])
+        self.assertEqual(self.a.one("SELECT msg_open('local', '{\"sender_id\":\"me\"}')"), "me")
+        self.assertEqual(self.a.one("SELECT msg_config('lease_ms')"), 30000)
+        self.assertEqual(self.a.one("SELECT msg_close('me')"), 1)
+
     def test_a_schema_with_an_odd_name(self):
         self.a.rows("""ATTACH ? AS "my ""odd"" @ schema" """, self.path + ".odd")
         self.a.one("""SELECT msg_open('local:my "odd" @ schema')""")
