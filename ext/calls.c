@@ -387,10 +387,31 @@ static int announce(msg_connection *c, msg_opened *o, const msg_call *call, msg_
   return rc;
 }
 
+/* Does the authorizer let us do what we say we do? What was kept under one that does not goes with it:
+ * SQLite keeps it even when the authorizer is taken away. */
+int msg_connection_rights(msg_connection *c, msg_opened *o, msg_err *err) {
+  bool known = false;
+  if (!o->adapter->rights)
+    return MSG_OK;
+  if (!msg_nested_unchanged(c) || c->rights_at == 0)
+    c->rights_at++;
+  if (o->rights_at == c->rights_at)
+    return MSG_OK;
+  int rc = o->adapter->rights(o, &known, err);
+  o->rights_at = rc == MSG_OK && known ? c->rights_at : 0;
+  if (rc == MSG_AUTH) {
+    o->announced = false;
+    msg_connection_drop_kept(c);
+  }
+  return rc == MSG_BUSY ? MSG_OK : rc; /* a locked schema is the verb's own to wait for */
+}
+
 int msg_connection_call(msg_connection *c, msg_opened *o, enum msg_call_kind kind, msg_call *out,
                         msg_err *err) {
   msg_call call = {.session = o->session, .interrupted = msg_connection_interrupted, .arg = c};
-  int rc = MSG_OK;
+  int rc = msg_connection_rights(c, o, err);
+  if (rc != MSG_OK)
+    return rc;
   if (waits(kind) && !o->attached) {
     msg_node_attach(o->node);
     o->attached = true;
@@ -400,6 +421,8 @@ int msg_connection_call(msg_connection *c, msg_opened *o, enum msg_call_kind kin
                                        : call_begun(c, o, kind, &call, err);
   if (rc == MSG_OK && kind != MSG_CALL_READ && !call.blind && !o->announced)
     rc = announce(c, o, &call, err);
+  if (rc == MSG_OK)
+    rc = msg_connection_rights(c, o, err); /* if there was nothing to ask about before */
   if (rc == MSG_OK)
     *out = call;
   return rc;

@@ -148,14 +148,14 @@ static void leave(msg_opened *o) {
   o->attached = false;
 }
 
-static void release_statements(msg_connection *c) {
+void msg_connection_drop_kept(msg_connection *c) {
   msg_nested_release(c);
   for (msg_opened *o = c->nodes; o; o = o->next)
     o->session->ops->session_release(o->session);
 }
 
 void msg_connection_release(msg_connection *c) {
-  release_statements(c);
+  msg_connection_drop_kept(c);
   for (msg_opened *o = c->nodes; o && !forked(c); o = o->next)
     leave(o);
 }
@@ -172,7 +172,7 @@ void msg_connection_table_down(msg_connection *c) {
 
 void msg_connection_settle_down(msg_connection *c) {
   if (!c->owner_up)
-    release_statements(c);
+    msg_connection_drop_kept(c);
 }
 
 /* --- opening ------------------------------------------------------------------------------- */

@@ -24,6 +24,8 @@ typedef struct msg_opened {
   bool aside_refused;        /* it cannot be had (no file, encrypted): not tried again */
   bool attached;             /* msg_node_attach was called */
   bool announced;            /* as participant, as far as this connection knows */
+  unsigned rights_at;        /* msg_connection.rights_at when the authorizer was asked; 0 never */
+  bool writes;               /* it lets us write, as far as that could be asked */
   char *schema;              /* local: schema of the messages; NULL else. Owned */
   struct msg_host *host;     /* the adapter's; NULL where nothing is lent */
   unsigned readers; /* cursors of tables that read through session: until they are closed the
@@ -39,6 +41,9 @@ typedef struct msg_adapter {
               msg_err *err);
   /** Is the store still what was opened? Called before every verb. NULL: nothing to look at. */
   int (*check)(msg_opened *o, msg_err *err);
+  /** Ask the host's authorizer: set o->writes, and *known if it could be asked. Errors: MSG_AUTH what
+   *  it answers would go unnoticed. Called when its answers may have changed. NULL: not asked. */
+  int (*rights)(msg_opened *o, bool *known, msg_err *err);
   /** May a connection of our own act for the host's? Not where the host's own may not write, or its
    *  authorizer would refuse. NULL: always. */
   bool (*allows_aside)(msg_connection *c, msg_opened *o);
@@ -67,6 +72,8 @@ void msg_connection_table_down(msg_connection *c);
 /** Release everything kept on the host: statements finalized, asides closed, the watch left, the
  *  participant withdrawn. Called where SQLite closes; it all comes back at the next verb. */
 void msg_connection_release(msg_connection *c);
+/** The statements alone; they come back one by one. */
+void msg_connection_drop_kept(msg_connection *c);
 /** At the end of a verb: gives back what no table of ours owns. */
 void msg_connection_settle_down(msg_connection *c);
 
@@ -99,6 +106,9 @@ enum msg_call_kind {
  *  snapshots, opens the aside for waits inside BEGIN. *out is valid until the verb returns. */
 int msg_connection_call(msg_connection *c, msg_opened *o, enum msg_call_kind kind, msg_call *out,
                         msg_err *err);
+/** Ask the host's authorizer if its answers may have changed; a part of msg_connection_call.
+ *  Errors: MSG_AUTH what it answers would go unnoticed. */
+int msg_connection_rights(msg_connection *c, msg_opened *o, msg_err *err);
 /** After a claim. If it became part of a transaction of the host, nest the marker by which its
  *  ROLLBACK is noticed; nothing to do otherwise. */
 int msg_connection_claimed(msg_connection *c, msg_opened *o, const msg_list *list, msg_err *err);

@@ -75,7 +75,10 @@ int msg_table_call(msg_table *t, const char *node, enum msg_call_kind kind, msg_
 int msg_table_begin(sqlite3_vtab *table) {
   msg_err err = MSG_ERR_INIT;
   msg_opened *o;
-  int rc = msg_connection_node(((msg_table *)table)->c, NULL, &o, &err);
+  msg_connection *c = ((msg_table *)table)->c;
+  int rc = msg_connection_node(c, NULL, &o, &err);
+  if (rc == MSG_OK)
+    rc = msg_connection_rights(c, o, &err);
   if (rc == MSG_OK && o->session->ops->lock)
     rc = o->session->ops->lock(o->session, &err);
   if (rc == MSG_OK || rc == MSG_READONLY || rc == MSG_AUTH)

@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "base/process.h"
 #include "base/str.h"
+#include "store/local/host.h"
 #include "store/local/session.h"
 
 /* '@' stands for the quoted schema. */
@@ -246,5 +247,8 @@ int msg_schema_make(sqlite3 *db, const char *schema, msg_err *err) {
     for (; rc == MSG_OK && i < STEPS[v].n; i++)
       rc = execute(db, schema, STEPS[v].sql[i], err);
   }
-  return rc == MSG_OK ? write_version(db, schema, !exists, err) : rc;
+  if (rc == MSG_OK)
+    rc = write_version(db, schema, !exists, err);
+  msg_rights rights; /* nothing half made where the authorizer ignores some of it */
+  return rc == MSG_OK ? msg_local_rights(db, schema, &rights, err) : rc;
 }
