@@ -3,10 +3,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/clock.h"
+#include "base/patience.h"
 #include "ext/state.h"
 
-#define SLICE_MAX_MS            50
 #define BUSY_TIMEOUT_DEFAULT_MS 5000 /* while no node is open */
 
 static const char *const SQL[MSG_NESTED_COUNT] = {
@@ -49,19 +48,16 @@ static int64_t busy_timeout_ms(msg_connection *c) {
 /* The schema must be read first, which a commit of another process forbids for a moment (rollback
  * journal). */
 int msg_nested_prepare(msg_connection *c, const char *sql, sqlite3_stmt **out, msg_err *err) {
-  int64_t deadline_ms = 0;
-  for (int slice_ms = 1;; slice_ms = slice_ms * 2 < SLICE_MAX_MS ? slice_ms * 2 : SLICE_MAX_MS) {
+  msg_patience p = {0};
+  for (;;) {
     int rc = prepare_once(c, sql, out, err);
     if (rc != MSG_BUSY)
       return rc;
-    int64_t now_ms = msg_clock_mono_ms();
-    if (deadline_ms == 0)
-      deadline_ms = msg_clock_add(now_ms, busy_timeout_ms(c));
-    if (now_ms >= deadline_ms)
-      return rc;
-    if (msg_connection_interrupted(c))
-      return msg_err_set(err, MSG_INTERRUPTED, "interrupted while waiting for a lock");
-    msg_clock_sleep_ms(slice_ms);
+    if (p.until_ms == 0)
+      p = msg_patience_of(busy_timeout_ms(c));
+    int waited = msg_patience_wait(&p, msg_connection_interrupted(c), "nested statement", err);
+    if (waited != MSG_OK)
+      return waited;
   }
 }
 

@@ -1,30 +1,9 @@
 /* write.c - reads and writes as the host's transaction allows them, and waiting for locks. */
-#include "base/clock.h"
+#include "base/patience.h"
 #include "store/local/session.h"
 
-#define SLICE_MAX_MS 50
-
-/* How long one call has waited for locks. */
-struct patience {
-  bool none; /* does not wait at all */
-  int64_t
-      until_ms; /* monotonic; counts from before the first try, which a busy handler of the host may draw out */
-  int slice_ms;
-};
-
-/* Waits one slice. MSG_OK: try again; MSG_BUSY: no time left (*err untouched); MSG_INTERRUPTED. */
-static int wait_slice(msg_local_session *s, struct patience *p, msg_err *err) {
-  if (p->none)
-    return MSG_BUSY;
-  int64_t now_ms = msg_clock_mono_ms();
-  if (now_ms >= p->until_ms)
-    return MSG_BUSY;
-  if (msg_local_interrupted(s))
-    return msg_err_set(err, MSG_INTERRUPTED, "%s: interrupted while waiting for a lock", s->what);
-  int64_t left_ms = p->until_ms - now_ms;
-  msg_clock_sleep_ms(left_ms < p->slice_ms ? left_ms : p->slice_ms);
-  p->slice_ms = p->slice_ms * 2 < SLICE_MAX_MS ? p->slice_ms * 2 : SLICE_MAX_MS;
-  return MSG_OK;
+static int wait_slice(msg_local_session *s, msg_patience *p, msg_err *err) {
+  return msg_patience_wait(p, msg_local_interrupted(s), s->what, err);
 }
 
 /* May the same work be tried again? Only while this connection holds nothing of the schema: else
@@ -103,7 +82,7 @@ static void unwind(msg_local_session *s, bool is_transaction) {
 
 /* In autocommit RELEASE commits, and may meet readers (rollback journal): the work stays as it is
  * meanwhile. */
-static int release(msg_local_session *s, struct patience *p, msg_err *err) {
+static int release(msg_local_session *s, msg_patience *p, msg_err *err) {
   for (;;) {
     msg_err e;
     int rc = run(s, SQL_RELEASE, &e);
@@ -178,7 +157,7 @@ static int ensure_schema(msg_local_session *s, bool missing, msg_err *err) {
 }
 
 /* In a savepoint, the write lock taken first. */
-static int attempt_many(msg_local_session *s, msg_local_work work, void *arg, struct patience *p,
+static int attempt_many(msg_local_session *s, msg_local_work work, void *arg, msg_patience *p,
                         msg_err *err) {
   bool open = false, missing = false;
   bool is_transaction = sqlite3_get_autocommit(s->db) != 0;
@@ -203,8 +182,8 @@ static int attempt_many(msg_local_session *s, msg_local_work work, void *arg, st
   return rc;
 }
 
-static int attempt(msg_local_session *s, bool many, msg_local_work work, void *arg,
-                   struct patience *p, msg_err *err) {
+static int attempt(msg_local_session *s, bool many, msg_local_work work, void *arg, msg_patience *p,
+                   msg_err *err) {
   if (many || !s->schema_known)
     return attempt_many(s, work, arg, p, err);
   int rc = mark(s, err);
@@ -212,8 +191,8 @@ static int attempt(msg_local_session *s, bool many, msg_local_work work, void *a
 }
 
 /* Retries until it worked, is hopeless or time is out. Fills *e on failure. */
-static int persist(msg_local_session *s, bool many, msg_local_work work, void *arg,
-                   struct patience *p, msg_err *e) {
+static int persist(msg_local_session *s, bool many, msg_local_work work, void *arg, msg_patience *p,
+                   msg_err *e) {
   bool made_again = false;
   for (;;) {
     int rc = attempt(s, many, work, arg, p, e);
@@ -232,7 +211,7 @@ static int persist(msg_local_session *s, bool many, msg_local_work work, void *a
 }
 
 static int write_with(msg_local_session *s, const char *what, bool many, msg_local_work work,
-                      void *arg, struct patience *p, msg_err *err) {
+                      void *arg, msg_patience *p, msg_err *err) {
   s->what = what;
   /* An interrupt inside the write would roll the host's whole transaction back. */
   if (msg_local_interrupted(s))
@@ -248,14 +227,13 @@ static int write_with(msg_local_session *s, const char *what, bool many, msg_loc
 
 int msg_local_write(msg_local_session *s, const char *what, bool many, msg_local_work work,
                     void *arg, msg_err *err) {
-  struct patience p = {.until_ms = msg_clock_add(msg_clock_mono_ms(), s->busy_timeout_ms),
-                       .slice_ms = 1};
+  msg_patience p = msg_patience_of(s->busy_timeout_ms);
   return write_with(s, what, many, work, arg, &p, err);
 }
 
 int msg_local_try_write(msg_local_session *s, const char *what, bool many, msg_local_work work,
                         void *arg, msg_err *err) {
-  return write_with(s, what, many, work, arg, &(struct patience){.none = true}, err);
+  return write_with(s, what, many, work, arg, &(msg_patience){0}, err);
 }
 
 bool msg_local_pinned(const msg_local_session *s) {
