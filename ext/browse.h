@@ -43,8 +43,8 @@ typedef struct msg_target {
   msg_call call;
   msg_message m;
 } msg_target;
-/** Owns:   target->m is the caller's. Errors: MSG_NOTFOUND the message is gone; MSG_MISUSE it is not
- *          clear which node it was read by, or that was closed. */
+/** Owns:   target->m is the caller's. Errors: MSG_NOTFOUND the message is gone; MSG_MISUSE it is
+ *          not clear which node it was read by, or that was closed. */
 int msg_browse_target(msg_browse_table *t, sqlite3_value *rowid, msg_target *target, msg_err *err);
 /** DELETE of one row. MSG_NOTFOUND when it is gone already. */
 int msg_browse_remove(msg_browse_table *t, sqlite3_value *rowid, msg_err *err);

@@ -76,7 +76,8 @@ static const char *skip_string(const char *s, bool *has_nul) {
   return *s ? s : s - 1;
 }
 
-/* Of member `n` of well-formed JSON. What is deeper stays JSON, and is looked at when taken apart. */
+/* Of member `n` of well-formed JSON. What is deeper stays JSON, and is looked at when taken apart.
+ * */
 static struct nul find_nul(const char *s, int n, bool object) {
   struct nul found = {false, false};
   bool key = object;

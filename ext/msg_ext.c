@@ -34,7 +34,7 @@ static int lend(msg_connection *c, const char *schema, msg_opened *o, msg_err *e
   o->host = msg_zalloc(sizeof *o->host);
   if (!o->schema || !o->host)
     return msg_err_nomem(err);
-  *o->host = (msg_host){msg_connection_db(c), o->schema, msg_connection_interrupted, c};
+  *o->host = (msg_host){msg_connection_db(c), o->schema, msg_nested_interrupted, c};
   return MSG_OK;
 }
 
@@ -124,8 +124,7 @@ static int tend_aside_local(msg_connection *c, msg_opened *o, msg_err *err) {
   sqlite3_free(sql);
   if (rc != MSG_OK)
     return rc;
-  return msg_local_act_for(o->aside, level[0] ? level[0] - '0' : 2, msg_connection_interrupted, c,
-                           err);
+  return msg_local_act_for(o->aside, level[0] ? level[0] - '0' : 2, msg_nested_interrupted, c, err);
 }
 
 static void close_local(msg_opened *o) {

@@ -55,7 +55,7 @@ int msg_nested_prepare(msg_connection *c, const char *sql, sqlite3_stmt **out, m
       return rc;
     if (p.until_ms == 0)
       p = msg_patience_of(busy_timeout_ms(c));
-    int waited = msg_patience_wait(&p, msg_connection_interrupted(c), "nested statement", err);
+    int waited = msg_patience_wait(&p, msg_nested_interrupted(c), "nested statement", err);
     if (waited != MSG_OK)
       return waited;
   }
@@ -210,6 +210,38 @@ int msg_nested_new_shape(msg_connection *c, unsigned mask, const char *sql, sqli
     *kept = (msg_kept){stmt, true};
   *out = stmt;
   return MSG_OK;
+}
+
+/* --- interrupt ----------------------------------------------------------------------------- */
+
+#if SQLITE_VERSION_NUMBER >= 3041000
+static bool has_is_interrupted(void) {
+  return sqlite3_libversion_number() >= 3041000;
+}
+static bool is_interrupted(sqlite3 *db) {
+  return sqlite3_is_interrupted(db) != 0;
+}
+#else
+static bool has_is_interrupted(void) {
+  return false;
+}
+static bool is_interrupted(sqlite3 *db) {
+  (void)db;
+  return false;
+}
+#endif
+
+bool msg_nested_interrupted(void *connection) {
+  msg_connection *c = connection;
+  sqlite3_stmt *stmt;
+  if (has_is_interrupted())
+    return is_interrupted(c->db);
+  int rc = msg_nested_take(c, MSG_NESTED_PROBE, &stmt, NULL);
+  if (rc != MSG_OK)
+    return rc == MSG_INTERRUPTED;
+  rc = sqlite3_step(stmt);
+  msg_nested_give(c, stmt);
+  return rc == SQLITE_INTERRUPT;
 }
 
 /* --- on the host --------------------------------------------------------------------------- */

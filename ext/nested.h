@@ -1,10 +1,10 @@
 /* nested.h - SQL that ext/ itself runs inside a function or table of ours.
  *
- * On the host connection: probes, pragmas, DDL, the outbox's marker. What is kept there is finalized
- * by msg_owner's xDisconnect, in time for sqlite3_close.
- * On a scratch connection of ours, in memory: JSON. On the host json_each would take a read
- * transaction on main, ask the authorizer, and meet locks.
- * A kept statement is checked out; a second user of the same text gets one of its own. */
+ * On the host connection: probes, pragmas, DDL, the outbox's marker. What is kept there is
+ * finalized by msg_owner's xDisconnect, in time for sqlite3_close. On a scratch connection of ours,
+ * in memory: JSON. On the host json_each would take a read transaction on main, ask the authorizer,
+ * and meet locks. A kept statement is checked out; a second user of the same text gets one of its
+ * own. */
 #ifndef MSG_EXT_NESTED_H
 #define MSG_EXT_NESTED_H
 
@@ -46,8 +46,8 @@ typedef struct msg_nested {
 int msg_nested_take(msg_connection *c, enum msg_nested_sql which, sqlite3_stmt **out, msg_err *err);
 /** Reset, unbind, give back. NULL allowed. */
 void msg_nested_give(msg_connection *c, sqlite3_stmt *stmt);
-/** Did SQLite keep what it compiled on the host since the last call? Not after another authorizer was
- *  set, among other things. */
+/** Did SQLite keep what it compiled on the host since the last call? Not after another authorizer
+ *  was set, among other things. */
 bool msg_nested_unchanged(msg_connection *c);
 /** The error of stepping or binding `stmt`; `what` begins the text. Returns err->rc. */
 int msg_nested_fail(sqlite3_stmt *stmt, int sqlite_rc, const char *what, msg_err *err);
@@ -65,6 +65,9 @@ int msg_nested_prepare(msg_connection *c, const char *sql, sqlite3_stmt **out, m
 int msg_nested_exec(msg_connection *c, const char *sql, msg_err *err);
 /** One text column of the first row into out, "" if NULL or no row. On the host. */
 int msg_nested_text(msg_connection *c, const char *sql, char *out, size_t size, msg_err *err);
+
+/** Probe for sqlite3_interrupt; void *, as a callback. */
+bool msg_nested_interrupted(void *connection);
 
 /** Finalize what is kept on the host and not in use. */
 void msg_nested_release(msg_connection *c);

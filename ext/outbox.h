@@ -2,8 +2,8 @@
  * rows, msg_outbox, whose xBegin, xSavepoint, xRollbackTo, xRollback and xCommit follow it.
  *
  * A batch enters by a nested INSERT of ours into temp.msg_outbox (the eponymous one while there is
- * no temp table). A savepoint that was open before the first batch has no mark: a ROLLBACK TO it cuts
- * to nothing. */
+ * no temp table). A savepoint that was open before the first batch has no mark: a ROLLBACK TO it
+ * cuts to nothing. */
 #ifndef MSG_EXT_OUTBOX_H
 #define MSG_EXT_OUTBOX_H
 
@@ -41,11 +41,20 @@ typedef struct msg_outbox {
  *  Errors: MSG_NOMEM; MSG_INTERRUPTED before anything was written; what the marker meets. */
 int msg_outbox_enter(msg_connection *c, msg_opened *o, enum msg_batch_kind kind, const msg_oid *ids,
                      size_t n, msg_err *err);
+/** xUpdate of the marker: the batch is in. False: no marker of ours. */
+bool msg_outbox_let_in(msg_outbox *box);
+/** xSavepoint, xRelease, xRollbackTo. Errors: MSG_NOMEM. */
+int msg_outbox_savepoint(msg_outbox *box, int level);
+void msg_outbox_release(msg_outbox *box, int level);
+void msg_outbox_rollback_to(msg_outbox *box, int level);
+/** xCommit, or (undone) xRollback. */
+void msg_outbox_finish(msg_outbox *box, bool undone);
 /** The node is closed: its batches stay, by their store. */
 void msg_outbox_forget(msg_connection *c, const msg_opened *o);
 void msg_outbox_clear(msg_connection *c);
 /** Connect msg_owner, the virtual table whose xDisconnect releases what is kept on the host. It is
- *  eponymous only: no ROLLBACK or schema reset disconnects it, only the closing of the connection. */
+ *  eponymous only: no ROLLBACK or schema reset disconnects it, only the closing of the connection.
+ *  */
 int msg_outbox_own(msg_connection *c, msg_err *err);
 
 #endif

@@ -9,6 +9,7 @@
 #include "base/mem.h"
 #include "ext/field.h"
 #include "ext/tables.h"
+#include "ext/temp.h"
 #include "ext/values.h"
 
 enum { MAX_ARGS = 5, LIMIT_BIT = 1 << MAX_ARGS, LATE_BIT = LIMIT_BIT << 1, ROWS_MAX = 1000000 };
@@ -458,9 +459,9 @@ static int receive_filter(sqlite3_vtab_cursor *cursor, int bits, const char *pla
   c->at = 0;
   if (bits & LATE_BIT)
     return fail(cursor->pVtab, too_late((receive_table *)cursor->pVtab, &err), &err);
-  int rc = msg_connection_tables(((msg_table *)cursor->pVtab)->c, &created, &err);
+  int rc = msg_temp_tables_make(((msg_table *)cursor->pVtab)->c, &created, &err);
   if (rc == MSG_OK && created)
-    return SQLITE_SCHEMA; /* compiled anew, it means the table in temp, which reads nothing of main */
+    return SQLITE_SCHEMA; /* compiled anew, it means the table in temp */
   if (rc == MSG_OK && run_new(bits, argv, &r) != MSG_OK)
     rc = msg_err_nomem(&err);
   if (rc != MSG_OK)

@@ -1,4 +1,5 @@
-/* sqlite.h - SQLite as ext/ sees it: the host's api table in the extension, linked in tests (SQLITE_CORE). */
+/* sqlite.h - SQLite as ext/ sees it: the host's api table in the extension, linked in tests
+ * (SQLITE_CORE). */
 #ifndef MSG_EXT_SQLITE_H
 #define MSG_EXT_SQLITE_H
 

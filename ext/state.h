@@ -1,4 +1,4 @@
-/* state.h - inside a msg_connection: for connection.c, calls.c, nested.c, outbox.c, doctor.c. */
+/* state.h - inside a msg_connection: for the files that keep its parts. */
 #ifndef MSG_EXT_STATE_H
 #define MSG_EXT_STATE_H
 
@@ -31,6 +31,8 @@ struct msg_connection {
   msg_outbox outbox;
 };
 
+/** What was filled of a node, half-built ones too. */
+void msg_opened_free(msg_opened *o);
 /** MSG_OK, or MSG_FORKED. */
 int msg_connection_check_fork(msg_connection *c, msg_err *err);
 

@@ -2,12 +2,6 @@
 
 #include "base/mem.h"
 
-const char *const msg_temp_tables[] = {
-    "msg_messages", "msg_await", "msg_claim",    "msg_request",   "msg_queues",
-    "msg_topics",   "msg_locks", "msg_lanes",    "msg_listeners", "msg_participants",
-    "msg_cursors",  "msg_stats", "msg_settings", "msg_doctor",    NULL,
-};
-
 int msg_table_register(msg_connection *c, const char *name, const sqlite3_module *module) {
   msg_connection_ref(c); /* given back in any case, now or when the module goes */
   return sqlite3_create_module_v2(msg_connection_db(c), name, module, c, msg_connection_unref);
