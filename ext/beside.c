@@ -98,14 +98,6 @@ static int find(msg_session *s, const msg_filter *f, msg_find **out, msg_err *er
   return target(s)->ops->find(target(s), f, out, err);
 }
 
-static int find_next(msg_find *f, msg_message *out, msg_err *err) {
-  return f->ops->find_next(f, out, err);
-}
-
-static void find_close(msg_find *f) {
-  f->ops->find_close(f);
-}
-
 static int get(msg_session *s, const msg_oid *id, msg_message *out, msg_err *err) {
   return target(s)->ops->get(target(s), id, out, err);
 }
@@ -148,15 +140,13 @@ static int describe(msg_session *s, msg_describe_fn fn, void *arg, msg_err *err)
   return target(s)->ops->describe(target(s), fn, arg, err);
 }
 
-/* Opened, released and closed as the sessions behind it. */
+/* Opened, released and closed as the sessions behind it; what find gives is theirs, too. */
 static const struct msg_store_ops OPS = {
     .version = 1,
     .kind = "beside",
     .lock = lock,
     .put = put,
     .find = find,
-    .find_next = find_next,
-    .find_close = find_close,
     .get = get,
     .listen = listen,
     .unlisten = unlisten,

@@ -10,8 +10,6 @@
 /** Borrow: valid as long as v, and until v is converted. The JSON subtype is carried over.
  *  Errors: MSG_NOMEM. */
 int msg_value_read(sqlite3_value *v, msg_value *out, msg_err *err);
-/** The same where running out of memory may give NULL. */
-msg_value msg_value_of(sqlite3_value *v);
 /** Copies; sets the JSON subtype when json. */
 void msg_result_value(sqlite3_context *ctx, const msg_value *v);
 /** Copies; NULL gives NULL. */

@@ -176,18 +176,6 @@ static int read_version(sqlite3 *db, const char *schema, bool *exists, sqlite3_i
   return result;
 }
 
-int msg_schema_look(sqlite3 *db, const char *schema, enum msg_schema_state *out, msg_err *err) {
-  sqlite3_int64 version = 0;
-  bool exists = false;
-  int rc = read_version(db, schema, &exists, &version, err);
-  if (rc != MSG_OK)
-    return rc;
-  if (exists)
-    return msg_schema_judge(version, out, err);
-  *out = MSG_SCHEMA_NONE;
-  return MSG_OK;
-}
-
 static int execute(sqlite3 *db, const char *schema, const char *sql, msg_err *err) {
   char *text = expand(schema, sql);
   if (!text)
