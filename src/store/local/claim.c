@@ -324,8 +324,9 @@ int msg_local_claim(msg_session *base, const msg_actor *actor, const msg_claim *
     return rc;
   }
   s->claim_dry = !some;
+  if (!some)
+    return MSG_OK;
   msg_list tail = {.at = out->at + c.base, .n = out->n - c.base};
-  if (some)
-    msg_list_sort(&tail); /* rounds */
+  msg_list_sort(&tail); /* rounds */
   return MSG_OK;
 }
