@@ -429,6 +429,11 @@ static int queue_update(sqlite3_vtab *table, int argc, sqlite3_value **argv, sql
   return msg_table_update(table, argc, argv, rowid, write);
 }
 
+static int queue_begin(sqlite3_vtab *table) {
+  queue_table *t = (queue_table *)table;
+  return msg_table_begin_on(&t->browse.table, t->def.node);
+}
+
 static int queue_rename(sqlite3_vtab *table, const char *name) {
   (void)table, (void)name;
   return SQLITE_OK;
@@ -448,7 +453,7 @@ static const sqlite3_module MODULE = {
     .xColumn = queue_column,
     .xRowid = msg_browse_rowid,
     .xUpdate = queue_update,
-    .xBegin = msg_table_begin,
+    .xBegin = queue_begin,
     .xRename = queue_rename,
 };
 

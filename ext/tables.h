@@ -57,6 +57,8 @@ int msg_table_call(msg_table *t, const char *node, enum msg_call_kind kind, msg_
  *  Takes the store's write lock then, so that what the statement reads cannot grow stale before it
  *  writes. */
 int msg_table_begin(sqlite3_vtab *table);
+/** The same where the table belongs to a node; NULL: the current one. */
+int msg_table_begin_on(msg_table *t, const char *node);
 /* What an xUpdate does, without the rules that are the same for all. MSG_NOTFOUND: no such row any
  * more, which is no error. */
 typedef int (*msg_table_write)(sqlite3_vtab *table, int argc, sqlite3_value **argv, msg_err *err);

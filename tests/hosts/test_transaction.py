@@ -517,6 +517,26 @@ class WaitingForAWriter(support.Case):
         for verb in self.VERBS:
             self.check(verb, "delete")
 
+    def test_a_typed_table_of_a_node_elsewhere(self):
+        a = self.db("a", {"busy_timeout_ms": 60000})
+        a.rows("ATTACH ? AS aux", self.path + ".aux")
+        a.one("SELECT msg_open('local:aux', '{\"sender_id\":\"b\",\"busy_timeout_ms\":60000}')")
+        a.enqueue("work", 1)
+        a.one("SELECT msg_open('local', '{\"sender_id\":\"a\"}')")
+        a.rows("CREATE VIRTUAL TABLE temp.w USING msg_queue(topic='work', node='b', x)")
+        writer = support.connect(self.path + ".aux", load=False, timeout=60)
+        self.addCleanup(writer.close)
+        writer.execute("CREATE TABLE app(x)")
+        writer.execute("BEGIN IMMEDIATE")
+        writer.execute("INSERT INTO app VALUES (1)")
+        a.rows("BEGIN")
+        waiting = support.Background(a.rows, "DELETE FROM w")
+        support.time.sleep(0.05)
+        writer.execute("COMMIT")
+        waiting.result()
+        a.rows("COMMIT")
+        self.assertEqual(writer.execute("SELECT count(*) FROM msg_store_message").fetchone(), (0,))
+
     def test_what_listening_returns(self):
         a, b = self.db("a"), self.db("a")
         self.assertEqual([a.one("SELECT msg_listen('n')"), a.one("SELECT msg_listen('n')"), b.one("SELECT msg_listen('n')"),
