@@ -135,11 +135,12 @@ static void read_only_file(void **state) {
   expect_untouched(path);
 }
 
+/* arg: the schema. */
 static int deny_writes(void *arg, int action, const char *a, const char *b, const char *schema,
                        const char *inner) {
-  (void)arg, (void)a, (void)b, (void)inner;
+  (void)a, (void)b, (void)inner;
   bool writes = action == SQLITE_INSERT || action == SQLITE_UPDATE || action == SQLITE_DELETE;
-  return writes && schema && strcmp(schema, "main") == 0 ? SQLITE_DENY : SQLITE_OK;
+  return writes && schema && strcmp(schema, arg) == 0 ? SQLITE_DENY : SQLITE_OK;
 }
 
 /* Also where a wait would be by a connection of our own, which has no authorizer. */
@@ -148,7 +149,21 @@ static void authorizer(void **state) {
   const char *path = filled();
   sqlite3 *db = host_open(path);
   host_run(db, "SELECT msg_open()"); /* else SQLite refuses the tables themselves */
-  sqlite3_set_authorizer(db, deny_writes, NULL);
+  char schema[] = "main";
+  sqlite3_set_authorizer(db, deny_writes, schema);
+  refuse_all(db, SQLITE_AUTH, "msg: AUTH: ");
+  sqlite3_set_authorizer(db, NULL, NULL);
+  host_close(db);
+  expect_untouched(path);
+}
+
+static void authorizer_of_an_attached_schema(void **state) {
+  (void)state;
+  const char *path = filled();
+  sqlite3 *db = host_open(host_path());
+  host_run(db, "ATTACH '%s' AS aux; SELECT msg_open('local:aux')", path);
+  char schema[] = "aux";
+  sqlite3_set_authorizer(db, deny_writes, schema);
   refuse_all(db, SQLITE_AUTH, "msg: AUTH: ");
   sqlite3_set_authorizer(db, NULL, NULL);
   host_close(db);
@@ -292,6 +307,7 @@ int main(void) {
       cmocka_unit_test(query_only),
       cmocka_unit_test(read_only_file),
       cmocka_unit_test(authorizer),
+      cmocka_unit_test(authorizer_of_an_attached_schema),
       cmocka_unit_test(ignored_inserts),
       cmocka_unit_test(ignored_updates),
       cmocka_unit_test(ignored_reads),
