@@ -1,6 +1,7 @@
 #include "ext/beside.h"
 
 #include "base/mem.h"
+#include "ext/aside.h"
 
 typedef struct msg_beside beside;
 
@@ -16,9 +17,8 @@ static bool step(msg_session *s, int rc, const msg_err *err) {
   sqlite3 *db = msg_connection_db(b->c);
   if (rc != MSG_BUSY || target(s) != b->o->session || err->domain != MSG_DOMAIN_SQLITE ||
       !sqlite3_get_autocommit(db) || sqlite3_txn_state(db, b->o->schema) != SQLITE_TXN_READ ||
-      msg_connection_host_writes(b->c) || !msg_connection_pinned(b->c, b->o) ||
-      !msg_connection_may_aside(b->c, b->o) || msg_connection_aside(b->c, b->o, NULL) != MSG_OK ||
-      !b->o->aside)
+      msg_aside_host_writes(b->c) || !msg_aside_would_help(b->c, b->o) ||
+      !msg_aside_allowed(b->c, b->o) || msg_aside_open(b->c, b->o, NULL) != MSG_OK || !b->o->aside)
     return false;
   b->stepped = true;
   return true;
@@ -98,14 +98,6 @@ static int find(msg_session *s, const msg_filter *f, msg_find **out, msg_err *er
   return target(s)->ops->find(target(s), f, out, err);
 }
 
-static int find_next(msg_find *f, msg_message *out, msg_err *err) {
-  return f->ops->find_next(f, out, err);
-}
-
-static void find_close(msg_find *f) {
-  f->ops->find_close(f);
-}
-
 static int get(msg_session *s, const msg_oid *id, msg_message *out, msg_err *err) {
   return target(s)->ops->get(target(s), id, out, err);
 }
@@ -148,15 +140,13 @@ static int describe(msg_session *s, msg_describe_fn fn, void *arg, msg_err *err)
   return target(s)->ops->describe(target(s), fn, arg, err);
 }
 
-/* Opened, released and closed as the sessions behind it. */
+/* Opened, released and closed as the sessions behind it; what find gives is theirs, too. */
 static const struct msg_store_ops OPS = {
     .version = 1,
     .kind = "beside",
     .lock = lock,
     .put = put,
     .find = find,
-    .find_next = find_next,
-    .find_close = find_close,
     .get = get,
     .listen = listen,
     .unlisten = unlisten,

@@ -22,15 +22,4 @@ struct msg_beside {
 /** The session of `o` with that way out. Owned by o. NULL when memory is out. */
 msg_session *msg_beside_session(msg_connection *c, msg_opened *o);
 
-/* ---- from calls.c ---- */
-/** May a connection of our own act for the host's? Not where that may not write itself. */
-bool msg_connection_may_aside(msg_connection *c, msg_opened *o);
-/** Make o->aside if it can be had; MSG_OK without one otherwise.
- *  Errors: MSG_NOMEM, MSG_INTERRUPTED. */
-int msg_connection_aside(msg_connection *c, msg_opened *o, msg_err *err);
-/** Is a writing statement of the host active, which our writes are part of? */
-bool msg_connection_host_writes(msg_connection *c);
-/** Is the file in WAL mode, and does no running statement of the host read the schema itself? */
-bool msg_connection_pinned(msg_connection *c, msg_opened *o);
-
 #endif

@@ -1,9 +1,6 @@
 #include "ext/browse.h"
 
-#include <string.h>
-
 #include "base/mem.h"
-#include "base/str.h"
 
 /* --- cursors ------------------------------------------------------------------------------- */
 
@@ -67,32 +64,19 @@ int msg_browse_rowid(sqlite3_vtab_cursor *cursor, sqlite3_int64 *out) {
 
 /* --- which node ---------------------------------------------------------------------------- */
 
-void msg_browse_clear(msg_browse_table *t) {
-  msg_free(t->node);
-  t->node = NULL;
-}
-
-static int remember_node(msg_browse_table *t, const char *id, msg_err *err) {
-  bool same = t->node && strcmp(t->node, id) == 0;
-  if (same)
-    return MSG_OK;
-  char *copy = msg_strdup(id);
-  if (!copy)
-    return msg_err_nomem(err);
-  if (t->node && t->cursors > 1)
+static void remember(msg_browse_table *t, msg_opened *o) {
+  if (t->through && t->through != o && t->cursors > 1)
     t->mixed = true;
-  msg_free(t->node);
-  t->node = copy;
-  return MSG_OK;
+  t->through = o;
 }
 
 int msg_browse_start(msg_browse *b, msg_opened *o, msg_call *call, const msg_filter *f,
                      msg_err *err) {
   msg_browse_stop(b);
-  int rc = remember_node((msg_browse_table *)b->base.pVtab, msg_node_id(o->node), err);
-  if (rc != MSG_OK || f->none)
-    return rc;
-  rc = call->session->ops->find(call->session, f, &b->find, err);
+  remember((msg_browse_table *)b->base.pVtab, o);
+  if (f->none)
+    return MSG_OK;
+  int rc = call->session->ops->find(call->session, f, &b->find, err);
   if (rc != MSG_OK)
     return rc;
   b->opened = o;
@@ -100,23 +84,24 @@ int msg_browse_start(msg_browse *b, msg_opened *o, msg_call *call, const msg_fil
   return advance(b, err);
 }
 
-int msg_browse_node(const msg_browse_table *t, const char **node, msg_err *err) {
-  *node = t->node;
-  if (!t->mixed)
-    return MSG_OK;
-  return msg_err_set(
-      err, MSG_MISUSE,
-      "rows are being read through two nodes at once, so it is not clear whose row to "
-      "change: finish the other statement, or collect the ids first");
-}
-
 /* --- writing ------------------------------------------------------------------------------- */
 
+/* Through the node that the rows being written were read by; the current one where none was. */
+static int find_through(msg_browse_table *t, msg_opened **out, msg_err *err) {
+  if (t->mixed)
+    return msg_err_set(
+        err, MSG_MISUSE,
+        "rows are being read through two nodes at once, so it is not clear whose row to "
+        "change: finish the other statement, or collect the ids first");
+  *out = t->through;
+  return t->through ? msg_connection_again(t->table.c, t->through, err)
+                    : msg_connection_node(t->table.c, NULL, out, err);
+}
+
 int msg_browse_target(msg_browse_table *t, sqlite3_value *rowid, msg_target *target, msg_err *err) {
-  const char *node;
-  int rc = msg_browse_node(t, &node, err);
+  int rc = find_through(t, &target->opened, err);
   if (rc == MSG_OK)
-    rc = msg_table_call(&t->table, node, MSG_CALL_WRITE, &target->opened, &target->call, err);
+    rc = msg_connection_call(t->table.c, target->opened, MSG_CALL_WRITE, &target->call, err);
   return rc == MSG_OK
              ? msg_table_find(target->call.session, sqlite3_value_int64(rowid), &target->m, err)
              : rc;

@@ -11,8 +11,8 @@
 typedef struct msg_browse_table {
   msg_table table;
   unsigned cursors;
-  char *node; /* of the latest cursor; owned, NULL before the first */
-  bool mixed; /* cursors open at the same time read through different nodes */
+  msg_opened *through; /* of the latest cursor; NULL before the first. It may have been closed */
+  bool mixed;          /* cursors open at the same time read through different nodes */
 } msg_browse_table;
 
 /* First member of its cursors. */
@@ -30,8 +30,6 @@ int msg_browse_close(sqlite3_vtab_cursor *cursor);
 int msg_browse_next(sqlite3_vtab_cursor *cursor);
 int msg_browse_eof(sqlite3_vtab_cursor *cursor);
 int msg_browse_rowid(sqlite3_vtab_cursor *cursor, sqlite3_int64 *out);
-/** For xDisconnect: what the table itself holds. */
-void msg_browse_clear(msg_browse_table *t);
 
 /** Stop what the cursor was reading and let go of its node. */
 void msg_browse_stop(msg_browse *b);
@@ -39,17 +37,14 @@ void msg_browse_stop(msg_browse *b);
 int msg_browse_start(msg_browse *b, msg_opened *o, msg_call *call, const msg_filter *f,
                      msg_err *err);
 
-/** The node through which the rows being written were read, NULL: the current one.
- *  Errors: MSG_MISUSE when that is not clear. */
-int msg_browse_node(const msg_browse_table *t, const char **node, msg_err *err);
-
 /** What an UPDATE or DELETE acts on: the message of a row, through the node it was read by. */
 typedef struct msg_target {
   msg_opened *opened;
   msg_call call;
   msg_message m;
 } msg_target;
-/** Owns:   target->m is the caller's. Errors: MSG_NOTFOUND the message is gone. */
+/** Owns:   target->m is the caller's. Errors: MSG_NOTFOUND the message is gone; MSG_MISUSE it is
+ *          not clear which node it was read by, or that was closed. */
 int msg_browse_target(msg_browse_table *t, sqlite3_value *rowid, msg_target *target, msg_err *err);
 /** DELETE of one row. MSG_NOTFOUND when it is gone already. */
 int msg_browse_remove(msg_browse_table *t, sqlite3_value *rowid, msg_err *err);

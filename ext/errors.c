@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "base/str.h"
-#include "ext/connection.h"
+#include "ext/errors.h"
 
 /* What SQLite is told (style.md 2.4). A code that SQLite acts on itself, such as SQLITE_SCHEMA, is
  * never passed on. */

@@ -2,7 +2,7 @@
 #ifndef MSG_EXT_FUNCTIONS_H
 #define MSG_EXT_FUNCTIONS_H
 
-#include "ext/connection.h"
+#include "ext/calls.h"
 
 /* One evaluation. All borrowed for its length. */
 typedef struct msg_invocation {

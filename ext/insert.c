@@ -83,8 +83,10 @@ static int malformed(sqlite3_stmt *json, enum msg_field f, int sqlite_rc, const 
                      msg_err *err) {
   if (sqlite_rc != SQLITE_ERROR)
     return msg_nested_fail(json, sqlite_rc, "JSON", err);
-  return msg_err_set(err, MSG_INVALID, "column %s '%s' is not well-formed JSON", msg_field_name(f),
-                     msg_show(text).s);
+  return msg_err_set(err, MSG_INVALID,
+                     "column %s '%s' is not well-formed JSON: make it with json_object() or "
+                     "json_array()",
+                     msg_field_name(f), msg_show(text).s);
 }
 
 /* In SQLite's own spelling, which is strict JSON whatever its newer functions read. */
@@ -97,7 +99,11 @@ static int set_json(msg_connection *c, msg_options *o, const struct column *col,
     return rc;
   if (value.type != MSG_TEXT)
     return msg_options_set(o, MSG_VERB_SEND, col->key, &value, false, err);
-  rc = msg_nested_take(c, MSG_NESTED_JSON, &json, err);
+  char what[64];
+  sqlite3_snprintf((int)sizeof what, what, "column %s", msg_field_name(col->field));
+  rc = msg_json_whole(&value, what, err);
+  if (rc == MSG_OK)
+    rc = msg_nested_take(c, MSG_NESTED_JSON, &json, err);
   if (rc != MSG_OK)
     return rc;
   int step = sqlite3_bind_text64(json, 1, value.p, value.n, SQLITE_STATIC, SQLITE_UTF8);

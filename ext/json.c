@@ -11,11 +11,11 @@
 /* --- taking apart -------------------------------------------------------------------------- */
 
 static int malformed(sqlite3_stmt *stmt, int sqlite_rc, const msg_value *text, const char *what,
-                     msg_err *err) {
+                     bool object, msg_err *err) {
   if (sqlite_rc != SQLITE_ERROR)
     return msg_nested_fail(stmt, sqlite_rc, what, err);
-  return msg_err_set(err, MSG_INVALID, "%s '%s' is not well-formed JSON", what,
-                     msg_show(text->p).s);
+  return msg_err_set(err, MSG_INVALID, "%s '%s' is not well-formed JSON: make it with %s", what,
+                     msg_show(text->p).s, object ? "json_object()" : "json_array()");
 }
 
 /* json_type of the whole text, for texts without members; "" if malformed. */
@@ -31,7 +31,7 @@ static int type_of(msg_connection *c, const msg_value *text, char *out, size_t s
     const char *type = (const char *)sqlite3_column_text(stmt, 0);
     snprintf(out, size, "%s", type ? type : "");
   } else {
-    rc = malformed(stmt, step, text, "JSON", err);
+    rc = msg_nested_fail(stmt, step, "JSON", err);
   }
   msg_nested_give(c, stmt);
   return rc;
@@ -44,11 +44,80 @@ static int wrong_type(msg_connection *c, const msg_value *text, const char *what
   if (rc != MSG_OK)
     return rc;
   if (!type[0])
-    return malformed(NULL, SQLITE_ERROR, text, what, err);
+    return malformed(NULL, SQLITE_ERROR, text, what, object, err);
   if (strcmp(type, object ? "object" : "array") == 0)
     return MSG_OK; /* an empty one */
   return msg_err_set(err, MSG_INVALID, "%s '%s' is JSON %s: give it %s", what, msg_show(text->p).s,
                      type, object ? "an object, {...}" : "an array, [...]");
+}
+
+/* --- NUL ----------------------------------------------------------------------------------- */
+
+/* Where a member of an object or array escapes a NUL: SQLite cuts the text there. */
+struct nul {
+  bool in_key, in_value;
+};
+
+/* After a backslash: \u0000, or of JSON5 \x00, \0. */
+static bool escapes_nul(const char *s) {
+  return strncmp(s, "u0000", 5) == 0 || strncmp(s, "x00", 3) == 0 || s[0] == '0';
+}
+
+/* A string from its opening quote on; returns its closing one. */
+static const char *skip_string(const char *s, bool *has_nul) {
+  char quote = *s++;
+  for (; *s && *s != quote; s++) {
+    if (*s != '\\')
+      continue;
+    *has_nul = *has_nul || escapes_nul(s + 1);
+    if (!*++s)
+      return s - 1;
+  }
+  return *s ? s : s - 1;
+}
+
+/* Of member `n` of well-formed JSON. What is deeper stays JSON, and is looked at when taken apart.
+ * */
+static struct nul find_nul(const char *s, int n, bool object) {
+  struct nul found = {false, false};
+  bool key = object;
+  for (int depth = 0; *s && n >= 0; s++) {
+    bool has = false;
+    if (*s == '"' || *s == '\'')
+      s = skip_string(s, &has);
+    else if (depth == 1 && *s == ',')
+      n--;
+    depth += (*s == '{' || *s == '[') - (*s == '}' || *s == ']');
+    key = depth == 1 && object && (*s == ',' || *s == '{' || (key && *s != ':'));
+    if (has && depth == 1 && n == 0) {
+      found.in_key = found.in_key || key;
+      found.in_value = found.in_value || !key;
+    }
+  }
+  return found;
+}
+
+int msg_json_whole(const msg_value *text, const char *what, msg_err *err) {
+  if (!memchr(text->p, '\0', text->n))
+    return MSG_OK;
+  return msg_err_set(err, MSG_INVALID, "%s '%s' holds a NUL character: remove it", what,
+                     msg_show(text->p).s);
+}
+
+/* --- members ------------------------------------------------------------------------------- */
+
+/* A key is refused; a value that SQLite cut gets its NUL back, for who takes it to judge. */
+static int check_nul(const msg_value *text, int n, bool object, const char *key, const char *what,
+                     msg_value *v, msg_err *err) {
+  if (!strchr(text->p, '\\'))
+    return MSG_OK;
+  struct nul nul = find_nul(text->p, n, object);
+  if (nul.in_key)
+    return msg_err_set(err, MSG_INVALID, "%s: key '%s' holds a NUL character: remove it", what,
+                       msg_show(key).s);
+  if (nul.in_value && v->type == MSG_TEXT && !v->json && !memchr(v->p, '\0', v->n))
+    v->n++;
+  return MSG_OK;
 }
 
 /* One row of json_each: columns type, value. */
@@ -73,20 +142,25 @@ static int members(msg_connection *c, sqlite3_stmt *stmt, const msg_value *text,
     const char *key = (const char *)sqlite3_column_text(stmt, 0);
     int rc = key ? read_member(stmt, &v, &is_bool, err) : msg_err_nomem(err);
     if (rc == MSG_OK)
+      rc = check_nul(text, n, object, key, what, &v, err);
+    if (rc == MSG_OK)
       rc = fn(arg, object ? key : NULL, &v, is_bool, err);
     if (rc != MSG_OK)
       return rc;
     n++;
   }
   if (step != SQLITE_DONE)
-    return malformed(stmt, step, text, what, err);
+    return malformed(stmt, step, text, what, object, err);
   return n > 0 ? MSG_OK : wrong_type(c, text, what, object, err);
 }
 
 static int each(msg_connection *c, const msg_value *text, const char *what, bool object,
                 msg_json_fn fn, void *arg, msg_err *err) {
   sqlite3_stmt *stmt;
-  int rc = msg_nested_take(c, MSG_NESTED_EACH, &stmt, err);
+  int rc = msg_json_whole(text, what, err);
+  if (rc != MSG_OK)
+    return rc;
+  rc = msg_nested_take(c, MSG_NESTED_EACH, &stmt, err);
   if (rc != MSG_OK)
     return rc;
   int bound = sqlite3_bind_text64(stmt, 1, text->p, text->n, SQLITE_STATIC, SQLITE_UTF8);

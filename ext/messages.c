@@ -50,11 +50,6 @@ static int messages_connect(sqlite3 *db, void *aux, int argc, const char *const 
   return rc;
 }
 
-static int messages_disconnect(sqlite3_vtab *table) {
-  msg_browse_clear((msg_browse_table *)table);
-  return msg_table_disconnect(table);
-}
-
 /* --- reading ------------------------------------------------------------------------------- */
 
 static int messages_best_index(sqlite3_vtab *table, sqlite3_index_info *info) {
@@ -259,8 +254,8 @@ static const sqlite3_module MODULE = {
     .xCreate = messages_connect, /* the same as xConnect: eponymous */
     .xConnect = messages_connect,
     .xBestIndex = messages_best_index,
-    .xDisconnect = messages_disconnect,
-    .xDestroy = messages_disconnect,
+    .xDisconnect = msg_table_disconnect,
+    .xDestroy = msg_table_disconnect,
     .xOpen = messages_open,
     .xClose = msg_browse_close,
     .xFilter = messages_filter,

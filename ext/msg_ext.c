@@ -34,7 +34,7 @@ static int lend(msg_connection *c, const char *schema, msg_opened *o, msg_err *e
   o->host = msg_zalloc(sizeof *o->host);
   if (!o->schema || !o->host)
     return msg_err_nomem(err);
-  *o->host = (msg_host){msg_connection_db(c), o->schema, msg_connection_interrupted, c};
+  *o->host = (msg_host){msg_connection_db(c), o->schema, msg_nested_interrupted, c};
   return MSG_OK;
 }
 
@@ -96,26 +96,12 @@ static int check_local(msg_opened *o, msg_err *err) {
   return rc;
 }
 
-/* By EXPLAIN: the authorizer is asked, nothing runs. No tables yet: nothing to ask about. */
-static bool authorized(const msg_opened *o, const char *verb) {
-  char *sql = sqlite3_mprintf("EXPLAIN %s \"%w\".msg_store_message%s", verb, o->schema,
-                              verb[0] == 'I' ? " DEFAULT VALUES" : "");
-  sqlite3_stmt *stmt = NULL;
-  int rc = sql ? sqlite3_prepare_v2(o->host->db, sql, -1, &stmt, NULL) : SQLITE_NOMEM;
-  sqlite3_finalize(stmt);
-  sqlite3_free(sql);
-  return rc != SQLITE_AUTH && rc != SQLITE_NOMEM;
-}
-
-/* The same, kept. SQLite compiles it anew when the authorizer changes. */
-static bool authorized_main(msg_connection *c, enum msg_nested_sql which) {
-  msg_err err = MSG_ERR_INIT;
-  sqlite3_stmt *stmt;
-  if (msg_nested_take(c, which, &stmt, &err) != MSG_OK)
-    return err.rc != MSG_AUTH && err.rc != MSG_NOMEM;
-  int rc = sqlite3_step(stmt);
-  msg_nested_give(c, stmt);
-  return rc != SQLITE_AUTH && rc != SQLITE_NOMEM;
+static int rights_local(msg_opened *o, bool *known, msg_err *err) {
+  msg_rights rights;
+  int rc = msg_local_rights(o->host->db, o->schema, &rights, err);
+  *known = rights.known;
+  o->writes = rights.writes;
+  return rc;
 }
 
 static bool query_only(msg_connection *c) {
@@ -128,33 +114,17 @@ static bool query_only(msg_connection *c) {
 }
 
 static bool allows_aside_local(msg_connection *c, msg_opened *o) {
-  if (sqlite3_db_readonly(o->host->db, o->schema) != 0 || query_only(c))
-    return false;
-  if (sqlite3_stricmp(o->schema, "main") == 0)
-    return authorized_main(c, MSG_NESTED_MAY_INSERT) && authorized_main(c, MSG_NESTED_MAY_DELETE);
-  return authorized(o, "INSERT INTO") && authorized(o, "DELETE FROM");
+  return sqlite3_db_readonly(o->host->db, o->schema) == 0 && o->writes && !query_only(c);
 }
 
 static int tend_aside_local(msg_connection *c, msg_opened *o, msg_err *err) {
-  int level = 2;
-  sqlite3_stmt *stmt;
-  if (sqlite3_stricmp(o->schema, "main") == 0) {
-    int rc = msg_nested_take(c, MSG_NESTED_SYNCHRONOUS, &stmt, err);
-    if (rc != MSG_OK)
-      return rc;
-    if (sqlite3_step(stmt) == SQLITE_ROW)
-      level = sqlite3_column_int(stmt, 0);
-    msg_nested_give(c, stmt);
-  } else {
-    char text[8] = "2";
-    char *sql = sqlite3_mprintf("PRAGMA \"%w\".synchronous", o->schema);
-    int rc = sql ? msg_nested_text(c, sql, text, sizeof text, err) : msg_err_nomem(err);
-    sqlite3_free(sql);
-    if (rc != MSG_OK)
-      return rc;
-    level = text[0] - '0';
-  }
-  return msg_local_act_for(o->aside, level, msg_connection_interrupted, c, err);
+  char level[8];
+  char *sql = sqlite3_mprintf("PRAGMA \"%w\".synchronous", o->schema);
+  int rc = sql ? msg_nested_text(c, sql, level, sizeof level, err) : msg_err_nomem(err);
+  sqlite3_free(sql);
+  if (rc != MSG_OK)
+    return rc;
+  return msg_local_act_for(o->aside, level[0] ? level[0] - '0' : 2, msg_nested_interrupted, c, err);
 }
 
 static void close_local(msg_opened *o) {
@@ -163,7 +133,8 @@ static void close_local(msg_opened *o) {
 }
 
 static const msg_adapter ADAPTERS[] = {
-    {"local", open_local, check_local, allows_aside_local, tend_aside_local, close_local},
+    {"local", open_local, check_local, rights_local, allows_aside_local, tend_aside_local,
+     close_local},
 };
 
 /* --- the process --------------------------------------------------------------------------- */

@@ -3,19 +3,16 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/clock.h"
+#include "base/patience.h"
 #include "ext/state.h"
 
-#define SLICE_MAX_MS            50
 #define BUSY_TIMEOUT_DEFAULT_MS 5000 /* while no node is open */
 
 static const char *const SQL[MSG_NESTED_COUNT] = {
     [MSG_NESTED_PROBE] = "SELECT 1",
     [MSG_NESTED_TEMP] = "SELECT 1 FROM temp.sqlite_schema LIMIT 1",
     [MSG_NESTED_QUERY_ONLY] = "PRAGMA query_only",
-    [MSG_NESTED_SYNCHRONOUS] = "PRAGMA main.synchronous",
-    [MSG_NESTED_MAY_INSERT] = "EXPLAIN INSERT INTO main.msg_store_message DEFAULT VALUES",
-    [MSG_NESTED_MAY_DELETE] = "EXPLAIN DELETE FROM main.msg_store_message",
+    [MSG_NESTED_AGE] = "SELECT 1",
     [MSG_NESTED_EACH] = "SELECT key, type, value FROM json_each(?1)",
     [MSG_NESTED_TYPE] = "SELECT CASE WHEN json_valid(?1) THEN json_type(?1) END",
     [MSG_NESTED_QUOTE] = "SELECT json_quote(?1)",
@@ -51,19 +48,16 @@ static int64_t busy_timeout_ms(msg_connection *c) {
 /* The schema must be read first, which a commit of another process forbids for a moment (rollback
  * journal). */
 int msg_nested_prepare(msg_connection *c, const char *sql, sqlite3_stmt **out, msg_err *err) {
-  int64_t deadline_ms = 0;
-  for (int slice_ms = 1;; slice_ms = slice_ms * 2 < SLICE_MAX_MS ? slice_ms * 2 : SLICE_MAX_MS) {
+  msg_patience p = {0};
+  for (;;) {
     int rc = prepare_once(c, sql, out, err);
     if (rc != MSG_BUSY)
       return rc;
-    int64_t now_ms = msg_clock_mono_ms();
-    if (deadline_ms == 0)
-      deadline_ms = msg_clock_add(now_ms, busy_timeout_ms(c));
-    if (now_ms >= deadline_ms)
-      return rc;
-    if (msg_connection_interrupted(c))
-      return msg_err_set(err, MSG_INTERRUPTED, "interrupted while waiting for a lock");
-    msg_clock_sleep_ms(slice_ms);
+    if (p.until_ms == 0)
+      p = msg_patience_of(busy_timeout_ms(c));
+    int waited = msg_patience_wait(&p, msg_nested_interrupted(c), "nested statement", err);
+    if (waited != MSG_OK)
+      return waited;
   }
 }
 
@@ -152,6 +146,29 @@ void msg_nested_give(msg_connection *c, sqlite3_stmt *stmt) {
   sqlite3_clear_bindings(stmt);
 }
 
+/* A host without the deprecated function shows it by running the statement. */
+static bool is_expired(sqlite3_stmt *stmt) {
+#ifndef SQLITE_CORE
+  if (!sqlite3_api->expired) {
+    sqlite3_step(stmt);
+    sqlite3_reset(stmt);
+    return sqlite3_stmt_status(stmt, SQLITE_STMTSTATUS_REPREPARE, 1) > 0;
+  }
+#endif
+  return sqlite3_expired(stmt) != 0;
+}
+
+bool msg_nested_unchanged(msg_connection *c) {
+  msg_kept *kept = &c->nested.fixed[MSG_NESTED_AGE];
+  sqlite3_stmt *stmt;
+  if (kept->stmt && !is_expired(kept->stmt))
+    return true;
+  drop(kept);
+  if (msg_nested_take(c, MSG_NESTED_AGE, &stmt, NULL) == MSG_OK)
+    msg_nested_give(c, stmt);
+  return false;
+}
+
 int msg_nested_fail(sqlite3_stmt *stmt, int sqlite_rc, const char *what, msg_err *err) {
   return msg_sqlite_fail(sqlite3_db_handle(stmt), sqlite_rc, what, err);
 }
@@ -193,6 +210,38 @@ int msg_nested_new_shape(msg_connection *c, unsigned mask, const char *sql, sqli
     *kept = (msg_kept){stmt, true};
   *out = stmt;
   return MSG_OK;
+}
+
+/* --- interrupt ----------------------------------------------------------------------------- */
+
+#if SQLITE_VERSION_NUMBER >= 3041000
+static bool has_is_interrupted(void) {
+  return sqlite3_libversion_number() >= 3041000;
+}
+static bool is_interrupted(sqlite3 *db) {
+  return sqlite3_is_interrupted(db) != 0;
+}
+#else
+static bool has_is_interrupted(void) {
+  return false;
+}
+static bool is_interrupted(sqlite3 *db) {
+  (void)db;
+  return false;
+}
+#endif
+
+bool msg_nested_interrupted(void *connection) {
+  msg_connection *c = connection;
+  sqlite3_stmt *stmt;
+  if (has_is_interrupted())
+    return is_interrupted(c->db);
+  int rc = msg_nested_take(c, MSG_NESTED_PROBE, &stmt, NULL);
+  if (rc != MSG_OK)
+    return rc == MSG_INTERRUPTED;
+  rc = sqlite3_step(stmt);
+  msg_nested_give(c, stmt);
+  return rc == SQLITE_INTERRUPT;
 }
 
 /* --- on the host --------------------------------------------------------------------------- */

@@ -16,13 +16,10 @@ enum msg_nested_sql {
   MSG_NESTED_PROBE, /* SELECT 1 */
   MSG_NESTED_TEMP,  /* reads temp */
   MSG_NESTED_QUERY_ONLY,
-  MSG_NESTED_SYNCHRONOUS, /* of main */
-  MSG_NESTED_MAY_INSERT,  /* EXPLAIN: asks the authorizer, runs nothing; schema main */
-  MSG_NESTED_MAY_DELETE,
+  MSG_NESTED_AGE, /* never run: whether it is still as SQLite compiled it */
   /* on the scratch connection */
   MSG_NESTED_EACH,  /* key, type, value of json_each(?1) */
   MSG_NESTED_TYPE,  /* json_type of ?1, NULL if malformed */
-  MSG_NESTED_ITEMS, /* elements of a JSON array as type, text, id, token, a key that is neither */
   MSG_NESTED_QUOTE, /* json_quote(?1) */
   MSG_NESTED_JSON,  /* json(?1) */
   MSG_NESTED_FACT,  /* a fact of the doctor as an object */
@@ -49,6 +46,9 @@ typedef struct msg_nested {
 int msg_nested_take(msg_connection *c, enum msg_nested_sql which, sqlite3_stmt **out, msg_err *err);
 /** Reset, unbind, give back. NULL allowed. */
 void msg_nested_give(msg_connection *c, sqlite3_stmt *stmt);
+/** Did SQLite keep what it compiled on the host since the last call? Not after another authorizer
+ *  was set, among other things. */
+bool msg_nested_unchanged(msg_connection *c);
 /** The error of stepping or binding `stmt`; `what` begins the text. Returns err->rc. */
 int msg_nested_fail(sqlite3_stmt *stmt, int sqlite_rc, const char *what, msg_err *err);
 
@@ -65,6 +65,9 @@ int msg_nested_prepare(msg_connection *c, const char *sql, sqlite3_stmt **out, m
 int msg_nested_exec(msg_connection *c, const char *sql, msg_err *err);
 /** One text column of the first row into out, "" if NULL or no row. On the host. */
 int msg_nested_text(msg_connection *c, const char *sql, char *out, size_t size, msg_err *err);
+
+/** Probe for sqlite3_interrupt; void *, as a callback. */
+bool msg_nested_interrupted(void *connection);
 
 /** Finalize what is kept on the host and not in use. */
 void msg_nested_release(msg_connection *c);

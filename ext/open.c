@@ -41,9 +41,10 @@ static int reconfigure(msg_invocation *in, msg_opened *o, msg_err *err) {
 }
 
 /* A locked file does not keep the node from being open: the first write announces it. */
-static int announce(msg_invocation *in, msg_opened *o, msg_err *err) {
+static int announce(msg_invocation *in, msg_err *err) {
+  msg_opened *o;
   msg_call call;
-  int rc = msg_in_call(in, msg_node_id(o->node), MSG_CALL_WRITE, &o, &call, err);
+  int rc = msg_in_call(in, NULL, MSG_CALL_WRITE, &o, &call, err);
   return rc == MSG_BUSY ? MSG_OK : rc;
 }
 
@@ -58,7 +59,7 @@ static int open_node(msg_invocation *in, const msg_settings *settings, msg_err *
   if (rc == MSG_OK && msg_in_has(in, 1))
     rc = reconfigure(in, o, err);
   if (rc == MSG_OK)
-    rc = announce(in, o, err);
+    rc = announce(in, err);
   if (rc == MSG_OK)
     msg_result_text(in->ctx, msg_node_id(o->node));
   return rc;

@@ -37,9 +37,18 @@ typedef struct msg_outbox {
   bool open; /* a marker of ours is being inserted: the last batch is not in yet */
 } msg_outbox;
 
-/** Enter a batch (ids are copied) by its marker. On failure it is not in. */
+/** Enter a batch (ids are copied) by its marker. On failure it is not in, or was undone.
+ *  Errors: MSG_NOMEM; MSG_INTERRUPTED before anything was written; what the marker meets. */
 int msg_outbox_enter(msg_connection *c, msg_opened *o, enum msg_batch_kind kind, const msg_oid *ids,
                      size_t n, msg_err *err);
+/** xUpdate of the marker: the batch is in. False: no marker of ours. */
+bool msg_outbox_let_in(msg_outbox *box);
+/** xSavepoint, xRelease, xRollbackTo. Errors: MSG_NOMEM. */
+int msg_outbox_savepoint(msg_outbox *box, int level);
+void msg_outbox_release(msg_outbox *box, int level);
+void msg_outbox_rollback_to(msg_outbox *box, int level);
+/** xCommit, or (undone) xRollback. */
+void msg_outbox_finish(msg_outbox *box, bool undone);
 /** The node is closed: its batches stay, by their store. */
 void msg_outbox_forget(msg_connection *c, const msg_opened *o);
 void msg_outbox_clear(msg_connection *c);

@@ -22,8 +22,17 @@ enum msg_push {
   MSG_PUSH_DELIVER_AT,
   MSG_PUSH_PRIORITY,
   MSG_PUSH_SEQ,
-  MSG_PUSH_NODE /* the hidden column that names the node to look through */
+  MSG_PUSH_NODE, /* the hidden column that names the node to look through */
+  MSG_PUSH_COUNT
 };
+
+/* ---- for plan.c, plan_filter.c ---- */
+/** As the plan's words name them. */
+extern const char *const msg_push_names[MSG_PUSH_COUNT];
+/** Is it compared as text? */
+bool msg_push_is_text(enum msg_push p);
+
+/* ---- for the tables ---- */
 
 /** xBestIndex. push: an enum msg_push for each column. */
 int msg_plan_best(sqlite3_index_info *info, const unsigned char *push, int columns);

@@ -8,18 +8,14 @@
  * go to one owner unless exclusive=0. An INSERT may set msg_id, the hidden msg_priority,
  * msg_deliver_at, msg_key, msg_group, and msg_options, the options of a send as JSON. DELETE
  * removes. A payload is not changed once sent. */
-#include <math.h>
-#include <string.h>
 
 #include "base/mem.h"
 #include "ext/browse.h"
 #include "ext/field.h"
 #include "ext/insert.h"
+#include "ext/payload.h"
 #include "ext/plan.h"
-#include "ext/queue_def.h"
 #include "ext/values.h"
-
-#define JSON_SUBTYPE 'J'
 
 /* Columns after msg_id and the payload, all hidden. */
 static const struct {
@@ -44,8 +40,7 @@ typedef struct queue_table {
   msg_browse_table browse;
   msg_queue_def def;
   unsigned char push[1 + MSG_QUEUE_COLUMNS_MAX + HIDDEN_COUNT + 1];
-  sqlite3_stmt *build; /* payload of an INSERT; kept */
-  bool building;       /* build is in use */
+  msg_payload_builder builder;
 } queue_table;
 
 typedef struct queue_cursor {
@@ -118,9 +113,8 @@ static int queue_create(sqlite3 *db, void *aux, int argc, const char *const *arg
 
 static int queue_disconnect(sqlite3_vtab *table) {
   queue_table *t = (queue_table *)table;
-  sqlite3_finalize(t->build);
+  msg_payload_builder_clear(&t->builder);
   msg_queue_def_clear(&t->def);
-  msg_browse_clear(&t->browse);
   return msg_table_disconnect(table);
 }
 
@@ -184,24 +178,6 @@ static int queue_next(sqlite3_vtab_cursor *cursor) {
 
 /* --- payload to columns -------------------------------------------------------------------- */
 
-/* WHERE comes first: json_extract would fail on text that is no JSON. */
-static int prepare_read(queue_cursor *c, msg_err *err) {
-  const queue_table *t = (const queue_table *)c->browse.base.pVtab;
-  sqlite3 *db = msg_connection_db(t->browse.table.c);
-  sqlite3_str *sql = sqlite3_str_new(db);
-  for (size_t i = 0; i < t->def.n; i++) {
-    sqlite3_str_appendf(sql, "%s json_extract(?1, '$.\"%q\"')", i ? "," : "SELECT",
-                        t->def.columns[i].name);
-  }
-  sqlite3_str_appendall(sql, " WHERE json_valid(?1)");
-  char *text = sqlite3_str_finish(sql);
-  if (!text)
-    return msg_err_nomem(err);
-  int rc = sqlite3_prepare_v2(db, text, -1, &c->read, NULL);
-  sqlite3_free(text);
-  return rc == SQLITE_OK ? MSG_OK : msg_sqlite_fail(db, rc, "payload", err);
-}
-
 static int load(queue_cursor *c, msg_err *err) {
   const queue_table *t = (const queue_table *)c->browse.base.pVtab;
   const msg_value *value = &c->browse.m.value;
@@ -211,7 +187,9 @@ static int load(queue_cursor *c, msg_err *err) {
     c->empty = true;
     return MSG_OK;
   }
-  int rc = c->read ? MSG_OK : prepare_read(c, err);
+  int rc = c->read
+               ? MSG_OK
+               : msg_payload_reader(msg_connection_db(t->browse.table.c), &t->def, &c->read, err);
   if (rc != MSG_OK)
     return rc;
   int step = sqlite3_bind_text64(c->read, 1, value->p, value->n, SQLITE_STATIC, SQLITE_UTF8);
@@ -225,42 +203,13 @@ static int load(queue_cursor *c, msg_err *err) {
   return msg_sqlite_fail(msg_connection_db(t->browse.table.c), step, "payload", err);
 }
 
-static bool is_whole(double r) {
-  return floor(r) == r && fabs(r) < 9e15;
-}
-
-/* What a column of this type makes of a value when it is stored. */
-static void result_typed(sqlite3_context *ctx, sqlite3_stmt *row, int i, enum msg_queue_type type) {
-  int is = sqlite3_column_type(row, i);
-  bool number = is == SQLITE_INTEGER || is == SQLITE_FLOAT;
-  /* Of the row itself, not of a copy: a copy belongs to no connection, and numeric_type needs
-   * one. */
-  sqlite3_value *v = sqlite3_column_value(row, i);
-  if (is == SQLITE_NULL || type == MSG_QUEUE_ANY || (type == MSG_QUEUE_TEXT && !number)) {
-    sqlite3_result_value(ctx, v);
-    return;
-  }
-  if (type == MSG_QUEUE_TEXT) {
-    sqlite3_result_text(ctx, (const char *)sqlite3_column_text(row, i), -1, SQLITE_TRANSIENT);
-    return;
-  }
-  is = sqlite3_value_numeric_type(v);
-  double r = is == SQLITE_FLOAT || is == SQLITE_INTEGER ? sqlite3_value_double(v) : 0;
-  if (type == MSG_QUEUE_REAL && is == SQLITE_INTEGER)
-    sqlite3_result_double(ctx, r);
-  else if (type != MSG_QUEUE_REAL && is == SQLITE_FLOAT && is_whole(r))
-    sqlite3_result_int64(ctx, (sqlite3_int64)r);
-  else
-    sqlite3_result_value(ctx, v);
-}
-
 static void result_payload(sqlite3_context *ctx, queue_cursor *c, int i) {
   const queue_table *t = (const queue_table *)c->browse.base.pVtab;
   msg_err err = MSG_ERR_INIT;
   if (load(c, &err) != MSG_OK)
     msg_result_error(ctx, &err);
   else if (c->loaded)
-    result_typed(ctx, c->read, i, t->def.columns[i].type);
+    msg_payload_result(ctx, c->read, i, t->def.columns[i].type);
 }
 
 static int queue_column(sqlite3_vtab_cursor *cursor, sqlite3_context *ctx, int column) {
@@ -275,99 +224,6 @@ static int queue_column(sqlite3_vtab_cursor *cursor, sqlite3_context *ctx, int c
     msg_result_field(ctx, t->browse.table.c, &c->browse.m,
                      column == 0 ? MSG_FIELD_ID : HIDDEN[hidden].field);
   return SQLITE_OK;
-}
-
-/* --- columns to payload -------------------------------------------------------------------- */
-
-/* Two parameters a column: the value, and whether it is JSON that nests. */
-static int prepare_build(const queue_table *t, sqlite3_stmt **out, msg_err *err) {
-  sqlite3 *db = msg_connection_db(t->browse.table.c);
-  sqlite3_str *sql = sqlite3_str_new(db);
-  sqlite3_str_appendall(sql, "SELECT json_object(");
-  for (int i = 0; i < (int)t->def.n; i++)
-    sqlite3_str_appendf(sql, "%s%Q, CASE ?%d WHEN 1 THEN json(?%d) ELSE ?%d END", i ? "," : "",
-                        t->def.columns[i].name, 2 * i + 2, 2 * i + 1, 2 * i + 1);
-  sqlite3_str_appendall(sql, ")");
-  char *text = sqlite3_str_finish(sql);
-  if (!text)
-    return msg_err_nomem(err);
-  int rc = sqlite3_prepare_v2(db, text, -1, out, NULL);
-  sqlite3_free(text);
-  return rc == SQLITE_OK ? MSG_OK : msg_sqlite_fail(db, rc, "payload", err);
-}
-
-/* The kept statement, or one of its own for an INSERT inside an INSERT. */
-static int take_build(queue_table *t, sqlite3_stmt **out, msg_err *err) {
-  if (t->building)
-    return prepare_build(t, out, err);
-  int rc = t->build ? MSG_OK : prepare_build(t, &t->build, err);
-  t->building = rc == MSG_OK;
-  *out = t->build;
-  return rc;
-}
-
-static void give_build(queue_table *t, sqlite3_stmt *stmt) {
-  if (stmt != t->build) {
-    sqlite3_finalize(stmt);
-    return;
-  }
-  sqlite3_reset(stmt);
-  sqlite3_clear_bindings(stmt);
-  t->building = false;
-}
-
-/* Likewise, on the way in. JSON keeps 15 digits of a real: longer text stays text. */
-static int bind_typed(sqlite3_stmt *stmt, int at, sqlite3_value *v, enum msg_queue_type type) {
-  int is = sqlite3_value_type(v);
-  if (type == MSG_QUEUE_TEXT && (is == SQLITE_INTEGER || is == SQLITE_FLOAT))
-    return sqlite3_bind_text(stmt, at, (const char *)sqlite3_value_text(v), -1, SQLITE_TRANSIENT);
-  if (type == MSG_QUEUE_TEXT || type == MSG_QUEUE_ANY ||
-      (is == SQLITE_TEXT && sqlite3_value_bytes(v) > 15))
-    return sqlite3_bind_value(stmt, at, v);
-  is = sqlite3_value_numeric_type(v);
-  double r = is == SQLITE_FLOAT || is == SQLITE_INTEGER ? sqlite3_value_double(v) : 0;
-  if (type == MSG_QUEUE_REAL && is == SQLITE_INTEGER)
-    return sqlite3_bind_double(stmt, at, r);
-  if (type != MSG_QUEUE_REAL && is == SQLITE_FLOAT && is_whole(r))
-    return sqlite3_bind_int64(stmt, at, (sqlite3_int64)r);
-  return sqlite3_bind_value(stmt, at, v);
-}
-
-static int bind_payload(const queue_table *t, sqlite3_stmt *stmt, sqlite3_value **payload,
-                        msg_err *err) {
-  for (int i = 0; i < (int)t->def.n; i++) {
-    if (sqlite3_value_type(payload[i]) == SQLITE_BLOB)
-      return msg_err_set(
-          err, MSG_INVALID,
-          "column %s is a blob, which JSON cannot hold: send it as text, such as hex()",
-          t->def.columns[i].name);
-    int json = sqlite3_value_subtype(payload[i]) == JSON_SUBTYPE;
-    int rc = bind_typed(stmt, 2 * i + 1, payload[i], t->def.columns[i].type);
-    if (rc == SQLITE_OK)
-      rc = sqlite3_bind_int(stmt, 2 * i + 2, json);
-    if (rc != SQLITE_OK)
-      return msg_sqlite_fail(msg_connection_db(t->browse.table.c), rc, "payload", err);
-  }
-  return MSG_OK;
-}
-
-/* *out: owned text, marked as JSON. */
-static int build_payload(queue_table *t, sqlite3_value **payload, msg_value *out, msg_err *err) {
-  sqlite3_stmt *stmt;
-  int rc = take_build(t, &stmt, err);
-  if (rc != MSG_OK)
-    return rc;
-  rc = bind_payload(t, stmt, payload, err);
-  int step = rc == MSG_OK ? sqlite3_step(stmt) : SQLITE_OK;
-  if (rc == MSG_OK && step != SQLITE_ROW)
-    rc = msg_sqlite_fail(msg_connection_db(t->browse.table.c), step, "payload", err);
-  const char *text = rc == MSG_OK ? (const char *)sqlite3_column_text(stmt, 0) : NULL;
-  msg_value borrowed = msg_value_text(text);
-  borrowed.json = true;
-  if (rc == MSG_OK && (!text || msg_value_copy(out, &borrowed) != MSG_OK))
-    rc = msg_err_nomem(err);
-  give_build(t, stmt);
-  return rc;
 }
 
 /* --- writing ------------------------------------------------------------------------------- */
@@ -395,7 +251,8 @@ static int insert(queue_table *t, sqlite3_value *null, sqlite3_value **columns, 
   if (rc == MSG_OK && !(o.m.topic = msg_strdup(t->def.topic)))
     rc = msg_err_nomem(err);
   if (rc == MSG_OK)
-    rc = build_payload(t, columns + 1, &o.m.value, err);
+    rc = msg_payload_build(&t->builder, msg_connection_db(t->browse.table.c), &t->def, columns + 1,
+                           &o.m.value, err);
   if (rc == MSG_OK)
     rc = msg_insert_send(t->browse.table.c, t->def.node, &o, delete_at_ms, err);
   msg_options_clear(&o);
@@ -418,6 +275,11 @@ static int queue_update(sqlite3_vtab *table, int argc, sqlite3_value **argv, sql
   return msg_table_update(table, argc, argv, rowid, write);
 }
 
+static int queue_begin(sqlite3_vtab *table) {
+  queue_table *t = (queue_table *)table;
+  return msg_table_begin_on(&t->browse.table, t->def.node);
+}
+
 static int queue_rename(sqlite3_vtab *table, const char *name) {
   (void)table, (void)name;
   return SQLITE_OK;
@@ -437,7 +299,7 @@ static const sqlite3_module MODULE = {
     .xColumn = queue_column,
     .xRowid = msg_browse_rowid,
     .xUpdate = queue_update,
-    .xBegin = msg_table_begin,
+    .xBegin = queue_begin,
     .xRename = queue_rename,
 };
 

@@ -1,4 +1,4 @@
-/* state.h - inside a msg_connection: for connection.c, calls.c, nested.c, outbox.c, doctor.c. */
+/* state.h - inside a msg_connection: for the files that keep its parts. */
 #ifndef MSG_EXT_STATE_H
 #define MSG_EXT_STATE_H
 
@@ -16,11 +16,12 @@ struct msg_connection {
   struct msg_connection *next; /* guarded by the global lock */
   /* the rest: the thread inside the connection */
   int refs;
-  int depth;      /* verbs running inside one another */
-  int up;         /* connected tables of ours, eponymous ones included */
-  bool owner_up;  /* msg_owner is connected: statements may be kept */
-  bool temp_up;   /* temp.msg_outbox is connected: the temp tables exist */
-  uint64_t noisy; /* hash of the last statement found unsafe for DDL */
+  int depth;          /* verbs running inside one another */
+  int up;             /* connected tables of ours, eponymous ones included */
+  bool owner_up;      /* msg_owner is connected: statements may be kept */
+  bool temp_up;       /* temp.msg_outbox is connected: the temp tables exist */
+  unsigned rights_at; /* how often the authorizer's answers may have changed */
+  uint64_t noisy;     /* hash of the last statement found unsafe for DDL */
   msg_opened *nodes;
   msg_opened *current;
   bool current_closed; /* by msg_close: no default is opened behind it */
@@ -30,6 +31,8 @@ struct msg_connection {
   msg_outbox outbox;
 };
 
+/** What was filled of a node, half-built ones too. */
+void msg_opened_free(msg_opened *o);
 /** MSG_OK, or MSG_FORKED. */
 int msg_connection_check_fork(msg_connection *c, msg_err *err);
 

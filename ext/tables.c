@@ -2,12 +2,6 @@
 
 #include "base/mem.h"
 
-const char *const msg_temp_tables[] = {
-    "msg_messages", "msg_await", "msg_claim",    "msg_request",   "msg_queues",
-    "msg_topics",   "msg_locks", "msg_lanes",    "msg_listeners", "msg_participants",
-    "msg_cursors",  "msg_stats", "msg_settings", "msg_doctor",    NULL,
-};
-
 int msg_table_register(msg_connection *c, const char *name, const sqlite3_module *module) {
   msg_connection_ref(c); /* given back in any case, now or when the module goes */
   return sqlite3_create_module_v2(msg_connection_db(c), name, module, c, msg_connection_unref);
@@ -73,15 +67,21 @@ int msg_table_call(msg_table *t, const char *node, enum msg_call_kind kind, msg_
 }
 
 int msg_table_begin(sqlite3_vtab *table) {
+  return msg_table_begin_on((msg_table *)table, NULL);
+}
+
+int msg_table_begin_on(msg_table *t, const char *node) {
   msg_err err = MSG_ERR_INIT;
   msg_opened *o;
-  int rc = msg_connection_node(((msg_table *)table)->c, NULL, &o, &err);
+  int rc = msg_connection_node(t->c, node, &o, &err);
+  if (rc == MSG_OK)
+    rc = msg_connection_rights(t->c, o, &err);
   if (rc == MSG_OK && o->session->ops->lock)
     rc = o->session->ops->lock(o->session, &err);
   if (rc == MSG_OK || rc == MSG_READONLY || rc == MSG_AUTH)
     return SQLITE_OK; /* what cannot be written is the write's own to report */
   err.rc = rc;
-  return msg_vtab_error(table, &err);
+  return msg_vtab_error(&t->base, &err);
 }
 
 int msg_table_update(sqlite3_vtab *table, int argc, sqlite3_value **argv, sqlite3_int64 *rowid,

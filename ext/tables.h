@@ -6,7 +6,7 @@
 #ifndef MSG_EXT_TABLES_H
 #define MSG_EXT_TABLES_H
 
-#include "ext/connection.h"
+#include "ext/calls.h"
 
 /* ---- registering: one function a file; each returns an SQLite code ---- */
 /* messages.c: msg_messages */
@@ -18,13 +18,10 @@ int msg_table_receive_register(msg_connection *c);
 /* status.c: msg_queues, msg_topics, msg_locks, msg_participants, msg_lanes, msg_listeners;
  * process.c: msg_cursors, msg_stats, msg_settings, msg_doctor */
 int msg_table_status_register(msg_connection *c);
-/* outbox.c: msg_outbox */
+/* outbox_table.c: msg_outbox, msg_owner */
 int msg_table_outbox_register(msg_connection *c);
 /* functions.c: the scalar functions */
 int msg_functions_register(msg_connection *c);
-
-/** Names of the modules that get a table of the same name in temp; NULL-terminated. */
-extern const char *const msg_temp_tables[];
 
 /** Register a module whose xConnect gets c. */
 int msg_table_register(msg_connection *c, const char *name, const sqlite3_module *module);
@@ -60,6 +57,8 @@ int msg_table_call(msg_table *t, const char *node, enum msg_call_kind kind, msg_
  *  Takes the store's write lock then, so that what the statement reads cannot grow stale before it
  *  writes. */
 int msg_table_begin(sqlite3_vtab *table);
+/** The same where the table belongs to a node; NULL: the current one. */
+int msg_table_begin_on(msg_table *t, const char *node);
 /* What an xUpdate does, without the rules that are the same for all. MSG_NOTFOUND: no such row any
  * more, which is no error. */
 typedef int (*msg_table_write)(sqlite3_vtab *table, int argc, sqlite3_value **argv, msg_err *err);

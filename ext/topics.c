@@ -30,6 +30,8 @@ static int read_listen_option(void *arg, const char *key, const msg_value *v, bo
   if (strcmp(key, "node") == 0) {
     if (v->type != MSG_TEXT || v->json || o->node)
       return msg_err_set(err, MSG_INVALID, "option 'node' takes one text");
+    if (memchr(v->p, '\0', v->n))
+      return msg_err_set(err, MSG_INVALID, "option 'node' holds a NUL character: remove it");
     o->node = msg_strdup(v->p);
     return o->node ? MSG_OK : msg_err_nomem(err);
   }
@@ -52,37 +54,19 @@ static int read_listen_options(msg_invocation *in, struct listen_options *o, msg
   return msg_json_object(in->c, &json, "options", read_listen_option, o, err);
 }
 
-/* Looking for one listener. */
-struct listener_search {
-  const char *node, *pattern;
-  bool found;
-};
-
-static int match_listener(void *arg, const msg_listener *row) {
-  struct listener_search *s = arg;
-  if (strcmp(row->node, s->node) == 0 && strcmp(row->pattern, s->pattern) == 0)
-    s->found = true;
-  return MSG_OK;
-}
-
 static int listen(msg_invocation *in, const char *pattern, const struct listen_options *options,
                   msg_err *err) {
   msg_opened *o;
   msg_call call;
-  struct listener_search before = {.pattern = pattern};
   int rc = msg_in_call(in, options->node, MSG_CALL_WRITE, &o, &call, err);
   if (rc != MSG_OK)
     return rc;
-  before.node = msg_node_id(o->node);
-  rc = call.session->ops->listeners(call.session, match_listener, &before, err);
-  if (rc == MSG_OK)
-    rc = msg_node_listen(o->node, &call, pattern,
-                         options->catch_up_given ? &options->catch_up : NULL, err);
-  if (rc == MSG_OK)
-    rc = msg_connection_changed(in->c, o, err);
-  if (rc == MSG_OK)
-    sqlite3_result_int(in->ctx, !before.found);
-  return rc;
+  rc = msg_node_listen(o->node, &call, pattern, options->catch_up_given ? &options->catch_up : NULL,
+                       err);
+  if (rc != MSG_OK && rc != MSG_EXISTS)
+    return rc;
+  sqlite3_result_int(in->ctx, rc == MSG_OK);
+  return msg_connection_changed(in->c, o, err);
 }
 
 int msg_run_listen(msg_invocation *in, msg_err *err) {

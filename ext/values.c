@@ -33,12 +33,6 @@ int msg_value_read(sqlite3_value *v, msg_value *out, msg_err *err) {
   }
 }
 
-msg_value msg_value_of(sqlite3_value *v) {
-  msg_value out = {0};
-  msg_value_read(v, &out, NULL);
-  return out;
-}
-
 void msg_result_value(sqlite3_context *ctx, const msg_value *v) {
   switch (v->type) {
   case MSG_INT: sqlite3_result_int64(ctx, v->i); break;

@@ -10,8 +10,6 @@
 /** Borrow: valid as long as v, and until v is converted. The JSON subtype is carried over.
  *  Errors: MSG_NOMEM. */
 int msg_value_read(sqlite3_value *v, msg_value *out, msg_err *err);
-/** The same where running out of memory may give NULL. */
-msg_value msg_value_of(sqlite3_value *v);
 /** Copies; sets the JSON subtype when json. */
 void msg_result_value(sqlite3_context *ctx, const msg_value *v);
 /** Copies; NULL gives NULL. */
@@ -30,9 +28,11 @@ int msg_arg_int(sqlite3_value *v, const char *what, int64_t lo, int64_t hi, int6
 int msg_arg_oid(sqlite3_value *v, const char *what, msg_oid *out, msg_err *err);
 
 /* Receives one member of an object, borrowed. JSON true and false come as MSG_INT with is_bool,
- * objects and arrays as MSG_TEXT with json. */
+ * objects and arrays as MSG_TEXT with json. A text that holds a NUL may be cut behind its first. */
 typedef int (*msg_json_fn)(void *arg, const char *key, const msg_value *v, bool is_bool,
                            msg_err *err);
+/** MSG_INVALID if the JSON text holds a NUL, at which SQLite would cut it without a word. */
+int msg_json_whole(const msg_value *text, const char *what, msg_err *err);
 /** Every member of the JSON object in `text`. `what` begins texts, e.g. "options".
  *  Errors: MSG_INVALID malformed, not an object; what fn returns. */
 int msg_json_object(msg_connection *c, const msg_value *text, const char *what, msg_json_fn fn,

@@ -158,32 +158,6 @@ enum msg_liveness msg_process_liveness(const char *identity) {
   return gone ? MSG_DEAD : MSG_ALIVE;
 }
 
-/* --- fork ---------------------------------------------------------------------------------- */
-
-static int guard_once;
-static int guard_generation; /* immutable after guard_once */
-
-static void set_guard(void) {
-  guard_generation = msg_fork_generation();
-}
-
-void msg_process_guard(void) {
-  msg_once(&guard_once, set_guard);
-}
-
-bool msg_process_forked(void) {
-  int set = __atomic_load_n(&guard_once, __ATOMIC_ACQUIRE); /* even and not 0: set_guard has run */
-  return set != 0 && set % 2 == 0 && msg_fork_generation() != guard_generation;
-}
-
-int msg_process_check(msg_err *err) {
-  if (!msg_process_forked())
-    return MSG_OK;
-  return msg_err_set(
-      err, MSG_FORKED,
-      "called in a fork of the process that opened msg: open the connection again in this process");
-}
-
 /* --- names --------------------------------------------------------------------------------- */
 
 static int names_once;

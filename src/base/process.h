@@ -21,14 +21,6 @@ enum msg_liveness { MSG_ALIVE, MSG_DEAD, MSG_UNKNOWN };
  *  A zombie is dead. Thread: any. Blocks: one /proc read. */
 enum msg_liveness msg_process_liveness(const char *identity);
 
-/** True in a child made by fork() after msg_process_guard() ran in the parent. */
-bool msg_process_forked(void);
-/** Register the atfork child flag; once per process. A child stays "forked" for good: who lets it
- *  open anew compares msg_fork_generation() (thread.h) per connection instead. */
-void msg_process_guard(void);
-/** MSG_OK, or MSG_FORKED with the text that says to open again. */
-int msg_process_check(msg_err *err);
-
 /** Host name (1..64 bytes: lower case, every byte outside [a-z0-9-.] becomes '-'), program name
  *  likewise (1..32 bytes, so that an automatic sender id fits MSG_NODE_MAX). Static. */
 const char *msg_process_host(void);

@@ -105,10 +105,6 @@ void msg_cond_free(msg_cond *c) {
   msg_free(c);
 }
 
-void msg_cond_signal(msg_cond *c) {
-  pthread_cond_signal(&c->c);
-}
-
 void msg_cond_broadcast(msg_cond *c) {
   pthread_cond_broadcast(&c->c);
 }
@@ -192,15 +188,6 @@ void msg_thread_join(msg_thread *t) {
     return;
   pthread_join(t->id, NULL);
   msg_free(t);
-}
-
-/* Counted, not pthread_self: that is no number everywhere, and is reused at once. */
-uint64_t msg_thread_self(void) {
-  static _Atomic uint64_t last;
-  static _Thread_local uint64_t self;
-  if (self == 0)
-    self = atomic_fetch_add_explicit(&last, 1, memory_order_relaxed) + 1;
-  return self;
 }
 
 /* --- fork ---------------------------------------------------------------------------------- */

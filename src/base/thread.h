@@ -25,7 +25,6 @@ void msg_global_unlock(void);
 /* Conditions run on the monotonic clock. */
 msg_cond *msg_cond_new(void);
 void msg_cond_free(msg_cond *c);
-void msg_cond_signal(msg_cond *c);
 void msg_cond_broadcast(msg_cond *c);
 /** Wait until signalled or msg_clock_mono_ms() >= deadline_ms; spurious wakes happen.
  *  False: deadline (at once, without giving up the mutex, when it lies in the past). */
@@ -40,8 +39,6 @@ int msg_thread_start(msg_thread **out, const char *name, void (*run)(void *), vo
                      msg_err *err);
 /** Join and free. NULL allowed. Never from the thread itself. */
 void msg_thread_join(msg_thread *t);
-/** Small number of the calling thread, unique while it lives: for asserts and the doctor. */
-uint64_t msg_thread_self(void);
 
 /** Run f at most once per `flag` in this process; returns when it has run. flag: zeroed static.
  *  A child made by fork() counts as the same process, unless f was still running at the fork.

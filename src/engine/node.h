@@ -88,7 +88,7 @@ int msg_node_reply(msg_node *node, msg_call *call, const msg_oid *id, const msg_
 
 /* ---- receiving ---- */
 
-/** catch_up NULL: as the settings say. Listening already is MSG_OK. */
+/** catch_up NULL: as the settings say. MSG_EXISTS: it listened already, and goes on as it did. */
 int msg_node_listen(msg_node *node, msg_call *call, const char *pattern, const bool *catch_up,
                     msg_err *err);
 int msg_node_unlisten(msg_node *node, msg_call *call, const char *pattern,

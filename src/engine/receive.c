@@ -63,10 +63,9 @@ static bool catches_up(const msg_use *u) {
 
 static int listen(msg_use *u, msg_call *call, const char *pattern, bool catch_up, msg_err *err) {
   int rc = MSG_STORE(u, msg_call_looks(call), listen, &u->actor, pattern, catch_up, err);
-  if (rc != MSG_OK && rc != MSG_EXISTS)
-    return rc;
-  remember_listen(u->node, pattern);
-  return MSG_OK;
+  if (rc == MSG_OK || rc == MSG_EXISTS)
+    remember_listen(u->node, pattern);
+  return rc;
 }
 
 /* Refuses what no pattern can be, before the store hears of it. */
@@ -88,7 +87,7 @@ int msg_node_listen(msg_node *node, msg_call *call, const char *pattern, const b
     return rc;
   rc = listen(&u, call, pattern, catch_up ? *catch_up : catches_up(&u), err);
   msg_use_end(&u);
-  if (rc == MSG_OK)
+  if (rc == MSG_OK || rc == MSG_EXISTS)
     msg_cursor_bump(node->cursor); /* for those that await everything listened to */
   return rc;
 }
@@ -130,6 +129,8 @@ static int await(msg_use *u, msg_call *call, msg_wait *w, const msg_pattern *pat
   int rc = MSG_OK;
   if (pattern && !knows_listen(u->node, msg_pattern_text(pattern)))
     rc = listen(u, call, msg_pattern_text(pattern), catches_up(u), err);
+  if (rc == MSG_EXISTS)
+    rc = MSG_OK;
   while (rc == MSG_OK) {
     msg_wait_mark(w);
     rc = look_for_await(u, call, pattern, max, out, err);

@@ -5,7 +5,6 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "base/process.h"
 #include "base/thread.h"
 #include "engine/registry_int.h"
 
@@ -244,7 +243,7 @@ static void at_exit(void) {
 }
 
 static void start(void) {
-  msg_process_guard();
+  msg_fork_generation(); /* installs the handlers of fork */
   start_rc = atexit(at_exit) == 0 ? MSG_OK : MSG_NOMEM;
 }
 

@@ -7,7 +7,8 @@
 
 static int probe(const msg_wait *w, msg_err *err) {
   if (atomic_load(&w->use->node->shut))
-    return msg_err_set(err, MSG_SHUTDOWN, "%s on '%s': node closed", w->verb, msg_show(w->topic).s);
+    return msg_err_set(err, MSG_SHUTDOWN, "%s on '%s': node closed: open it again with msg_open",
+                       w->verb, msg_show(w->topic).s);
   if (w->call->interrupted && w->call->interrupted(w->call->arg))
     return msg_err_set(err, MSG_INTERRUPTED, "%s on '%s': interrupted", w->verb,
                        msg_show(w->topic).s);

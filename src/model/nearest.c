@@ -4,6 +4,7 @@
 
 #define NAME_MAX_BYTES 64
 #define DISTANCE_MAX   3
+#define PREFIX_MIN     3
 
 typedef unsigned char row[NAME_MAX_BYTES + 1];
 
@@ -40,6 +41,27 @@ static size_t distance(const char *a, size_t na, const char *b, size_t nb) {
   return rows[na % 3][nb];
 }
 
+static bool begins(const char *name, const char *start, size_t n) {
+  size_t i = 0;
+  while (i < n && name[i] && fold(name[i]) == fold(start[i]))
+    i++;
+  return i == n;
+}
+
+/* The shortest that begins so: "ttl" stands for "ttl_ms". */
+static const char *longer(const char *name, size_t len, const char *const *known, size_t n) {
+  const char *found = NULL;
+  size_t best = NAME_MAX_BYTES + 1;
+  for (size_t i = 0; i < n && len >= PREFIX_MIN; i++) {
+    size_t known_len = strlen(known[i]);
+    if (known_len < best && begins(known[i], name, len)) {
+      best = known_len;
+      found = known[i];
+    }
+  }
+  return found;
+}
+
 const char *msg_nearest(const char *name, const char *const *known, size_t n) {
   size_t len = strlen(name), best = DISTANCE_MAX + 1;
   const char *found = NULL;
@@ -55,5 +77,5 @@ const char *msg_nearest(const char *name, const char *const *known, size_t n) {
       found = known[i];
     }
   }
-  return found;
+  return found ? found : longer(name, len, known, n);
 }

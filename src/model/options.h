@@ -51,7 +51,8 @@ bool msg_options_is_array(const char *key);
 int msg_options_finish(msg_options *o, enum msg_verb verb, msg_err *err);
 
 /** The known name nearest to `name`, the first of equals; NULL: none near enough. Counts edits of
- *  ASCII-folded text, a swap of neighbours as one: at most 3, and less than half the length. */
+ *  ASCII-folded text, a swap of neighbours as one: at most 3, and less than half the length. Where
+ *  none is, the shortest that begins with the three letters or more of `name`. */
 const char *msg_nearest(const char *name, const char *const *known, size_t n);
 
 #endif

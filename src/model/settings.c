@@ -200,7 +200,7 @@ static int set_text(msg_settings *s, size_t i, const msg_value *v, msg_err *err)
 
 /* catch_up alone. */
 static int set_bool(msg_settings *s, size_t i, const msg_value *v, bool is_bool, msg_err *err) {
-  bool automatic = v->type == MSG_TEXT && !v->json && strcmp(v->p, "auto") == 0;
+  bool automatic = v->type == MSG_TEXT && !v->json && v->n == 4 && strcmp(v->p, "auto") == 0;
   if (!automatic && (v->type != MSG_INT || (v->i != 0 && v->i != 1)))
     return wrong_type(i, v, is_bool, err);
   s->catch_up_set = !automatic;

@@ -118,7 +118,7 @@ static void shutting_a_node_ends_its_waits_only(void **state) {
   msg_node_shut(a.node);
   rig_wait_join(&w);
   assert_int_equal(w.rc, MSG_SHUTDOWN);
-  assert_string_equal(w.err.text, "await on 't': node closed");
+  assert_string_equal(w.err.text, "await on 't': node closed: open it again with msg_open");
   assert_true(msg_clock_mono_ms() - at <= RIG_PROMPT_MS);
   rig_sleep(120);
   assert_false(atomic_load(&other.done));

@@ -53,6 +53,7 @@ static const char *const STATEMENTS[] = {
     "SELECT msg_doctor()",
     "SELECT msg_close()",
     "BEGIN; SELECT msg_claim('work'); SAVEPOINT a; SELECT msg_enqueue('work', 2); ROLLBACK",
+    "BEGIN; SELECT msg_claim('work'); SELECT msg_listen('a'); SELECT msg_claim('work'); ROLLBACK",
     "SELECT * FROM msg_messages WHERE topic = 'work' AND state IN ('ready', 'claimed')",
     "DELETE FROM msg_messages WHERE id = 'aaaaaaaaaaaaaaaaaaaaaaab'",
     "UPDATE msg_messages SET priority = 5 WHERE id = 'aaaaaaaaaaaaaaaaaaaaaaab'",
@@ -86,13 +87,19 @@ static bool fail_once(sqlite3 *db, const char *sql, long nth, bool for_good) {
   bool fired = fail_alloc_disarm();
   if (strncmp(result, "error ", 6) == 0 && !is_out_of_memory(result))
     fail_msg("%s, allocation %ld: %s", sql, nth, result);
-  if (!sqlite3_get_autocommit(db))
+  if (!sqlite3_get_autocommit(db)) {
+    if (!strstr(sql, "BEGIN;"))
+      fail_msg("%s, allocation %ld%s: a transaction is left open", sql, nth, for_good ? " on" : "");
     host_run(db, "ROLLBACK");
+  }
   return fired;
 }
 
+/* In memory, or each in a file of its own with a rollback journal. */
+static bool in_files;
+
 static sqlite3 *start(const char *setup) {
-  sqlite3 *db = host_open_static(":memory:");
+  sqlite3 *db = host_open_static(in_files ? host_path() : ":memory:");
   if (setup)
     host_run(db, setup);
   return db;
@@ -141,6 +148,12 @@ static void first_verbs(void **state) {
     each_allocation(NULL, FIRST[i]);
 }
 
+static void first_verbs_in_a_file(void **state) {
+  in_files = true;
+  first_verbs(state);
+  in_files = false;
+}
+
 static void later_verbs(void **state) {
   (void)state;
   on_fresh_connection(FILLED, "SELECT 1", 0, false); /* what is made once a process */
@@ -173,6 +186,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(later_verbs),
       cmocka_unit_test(first_verbs),
+      cmocka_unit_test(first_verbs_in_a_file),
       cmocka_unit_test(loading),
   };
   return cmocka_run_group_tests(tests, install, NULL);

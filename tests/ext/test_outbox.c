@@ -163,6 +163,44 @@ static void a_listen_is_made_again(void **state) {
   host_close(b);
 }
 
+/* --- a pending interrupt ------------------------------------------------------------------- */
+
+/* Interrupts once, when what leases a message has been released: the marker is next. */
+struct watch {
+  sqlite3 *db;
+  bool leased, done;
+};
+
+static int statement_ended(unsigned type, void *arg, void *stmt, void *ns) {
+  struct watch *w = arg;
+  const char *sql = sqlite3_sql(stmt);
+  (void)type, (void)ns;
+  w->leased = w->leased || strstr(sql, "SET state = 6");
+  if (w->leased && !w->done && strncmp(sql, "RELEASE", 7) == 0) {
+    w->done = true;
+    sqlite3_interrupt(w->db);
+  }
+  return 0;
+}
+
+static void an_interrupt_before_the_marker_keeps_the_transaction(void **state) {
+  (void)state;
+  sqlite3 *db = with_message();
+  struct watch w = {.db = db};
+  host_run(db, "CREATE TABLE app(x); SELECT msg_enqueue('work', 2)");
+  host_run(db, "BEGIN; INSERT INTO app VALUES (1); SELECT msg_claim('work')");
+  sqlite3_trace_v2(db, SQLITE_TRACE_PROFILE, statement_ended, &w);
+  host_fails(db, SQLITE_INTERRUPT, "msg: INTERRUPTED: transaction marker",
+             "SELECT msg_claim('work')");
+  sqlite3_trace_v2(db, 0, NULL, NULL);
+  assert_true(w.done);
+  assert_false(sqlite3_get_autocommit(db));
+  host_run(db, "COMMIT");
+  assert_int_equal(host_int(db, "SELECT count(*) FROM app"), 1);
+  assert_int_equal(undone(db), 0);
+  host_close(db);
+}
+
 static void the_outbox_is_private(void **state) {
   (void)state;
   sqlite3 *db = host_open(host_path());
@@ -187,6 +225,7 @@ int main(void) {
       cmocka_unit_test(a_node_closed_in_the_transaction),
       cmocka_unit_test(an_announcement_is_made_again),
       cmocka_unit_test(a_listen_is_made_again),
+      cmocka_unit_test(an_interrupt_before_the_marker_keeps_the_transaction),
       cmocka_unit_test(the_outbox_is_private),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -135,11 +135,12 @@ static void read_only_file(void **state) {
   expect_untouched(path);
 }
 
+/* arg: the schema. */
 static int deny_writes(void *arg, int action, const char *a, const char *b, const char *schema,
                        const char *inner) {
-  (void)arg, (void)a, (void)b, (void)inner;
+  (void)a, (void)b, (void)inner;
   bool writes = action == SQLITE_INSERT || action == SQLITE_UPDATE || action == SQLITE_DELETE;
-  return writes && schema && strcmp(schema, "main") == 0 ? SQLITE_DENY : SQLITE_OK;
+  return writes && schema && strcmp(schema, arg) == 0 ? SQLITE_DENY : SQLITE_OK;
 }
 
 /* Also where a wait would be by a connection of our own, which has no authorizer. */
@@ -148,18 +149,170 @@ static void authorizer(void **state) {
   const char *path = filled();
   sqlite3 *db = host_open(path);
   host_run(db, "SELECT msg_open()"); /* else SQLite refuses the tables themselves */
-  sqlite3_set_authorizer(db, deny_writes, NULL);
+  char schema[] = "main";
+  sqlite3_set_authorizer(db, deny_writes, schema);
   refuse_all(db, SQLITE_AUTH, "msg: AUTH: ");
   sqlite3_set_authorizer(db, NULL, NULL);
   host_close(db);
   expect_untouched(path);
 }
 
+static void authorizer_of_an_attached_schema(void **state) {
+  (void)state;
+  const char *path = filled();
+  sqlite3 *db = host_open(host_path());
+  host_run(db, "ATTACH '%s' AS aux; SELECT msg_open('local:aux')", path);
+  char schema[] = "aux";
+  sqlite3_set_authorizer(db, deny_writes, schema);
+  refuse_all(db, SQLITE_AUTH, "msg: AUTH: ");
+  sqlite3_set_authorizer(db, NULL, NULL);
+  host_close(db);
+  expect_untouched(path);
+}
+
+/* --- SQLITE_IGNORE ------------------------------------------------------------------------- */
+
+static int ignore_action(void *arg, int action, const char *table, const char *b,
+                         const char *schema, const char *inner) {
+  (void)b, (void)schema, (void)inner;
+  bool ours = table && strncmp(table, "msg_store", 9) == 0;
+  return ours && action == *(const int *)arg ? SQLITE_IGNORE : SQLITE_OK;
+}
+
+/* Verbs that WRITES does not name, and looks. */
+static const char *const MORE[] = {
+    "SELECT msg_reply('aaaaaaaaaaaaaaaaaaaaaaaa', 1)",
+    "SELECT msg_ack('aaaaaaaaaaaaaaaaaaaaaaaa')",
+    "SELECT msg_release('aaaaaaaaaaaaaaaaaaaaaaaa')",
+    "SELECT msg_extend('aaaaaaaaaaaaaaaaaaaaaaaa', 1)",
+    "SELECT msg_reject('aaaaaaaaaaaaaaaaaaaaaaaa', 'r')",
+    "SELECT msg_unlisten('t')",
+    "SELECT msg_redrive('work')",
+    "INSERT INTO msg_messages(topic, value) VALUES ('t', 1)",
+    "UPDATE msg_messages SET priority = 1",
+    "DELETE FROM msg_messages",
+    "DELETE FROM msg_participants",
+    "SELECT * FROM msg_messages",
+    "SELECT * FROM msg_topics",
+    "SELECT * FROM msg_queues",
+    "SELECT * FROM msg_locks",
+    "SELECT * FROM msg_participants",
+    "SELECT * FROM msg_lanes",
+    "SELECT * FROM msg_listeners",
+};
+
+/* What SQLite leaves out without a word must not look done, whatever was compiled before. */
+static void ignored_by(int action, bool warm) {
+  const char *path = filled();
+  sqlite3 *db = host_open(path);
+  host_run(db, "SELECT msg_open()");
+  if (warm) /* the statements are kept, and compiled anew under the authorizer */
+    host_run(db, "SELECT msg_send('t', 2); SELECT msg_ack(msg_claim('none') ->> 'id')"
+                 " FROM (SELECT 1) WHERE 0; SELECT msg_claim('none'); DELETE FROM msg_messages"
+                 " WHERE value = 2");
+  sqlite3_set_authorizer(db, ignore_action, &action);
+  refuse_all(db, SQLITE_AUTH, "msg: AUTH: the host's authorizer answers SQLITE_IGNORE");
+  for (size_t i = 0; i < COUNT(MORE); i++)
+    host_fails(db, SQLITE_AUTH, "SQLITE_IGNORE", "%s", MORE[i]);
+  sqlite3_set_authorizer(db, NULL, NULL);
+  assert_string_equal(host_text(db, "SELECT group_concat(state) FROM msg_messages"), "ready,ready");
+  assert_string_equal(host_text(db, "SELECT group_concat(value) FROM msg_claim('work', 9)"), "1");
+  assert_int_equal(host_int(db, "SELECT msg_send('t', 3) IS NOT NULL"), 1);
+  assert_int_equal(host_int(db, "SELECT count(*) FROM msg_messages WHERE value = 3"), 1);
+  host_close(db);
+}
+
+static void ignored_inserts(void **state) {
+  (void)state;
+  ignored_by(SQLITE_INSERT, false);
+  ignored_by(SQLITE_INSERT, true);
+}
+
+static void ignored_updates(void **state) {
+  (void)state;
+  ignored_by(SQLITE_UPDATE, false);
+  ignored_by(SQLITE_UPDATE, true);
+}
+
+static void ignored_reads(void **state) {
+  (void)state;
+  ignored_by(SQLITE_READ, false);
+  ignored_by(SQLITE_READ, true);
+}
+
+/* One column of one table, and the action: one answer among all. */
+struct only {
+  int action;
+  char table[40], column[40];
+};
+
+static int ignore_only(void *arg, int action, const char *table, const char *column,
+                       const char *schema, const char *inner) {
+  const struct only *o = arg;
+  (void)schema, (void)inner;
+  bool hit = action == o->action && strcmp(table, o->table) == 0 &&
+             (action == SQLITE_INSERT || strcmp(column, o->column) == 0);
+  return hit ? SQLITE_IGNORE : SQLITE_OK;
+}
+
+static void ignored_columns_one_by_one(void **state) {
+  static const int ACTIONS[] = {SQLITE_READ, SQLITE_UPDATE, SQLITE_INSERT};
+  (void)state;
+  sqlite3 *db = host_open(host_path());
+  host_run(db, "SELECT msg_open()");
+  host_run(db, "CREATE TABLE column_of AS SELECT t.name AS t, c.name AS c FROM sqlite_schema AS t"
+               " JOIN pragma_table_info(t.name) AS c WHERE t.type = 'table'"
+               " AND t.name LIKE 'msg!_store%%' ESCAPE '!'");
+  int64_t n = host_int(db, "SELECT count(*) FROM column_of");
+  assert_int_equal(n, 67);
+  for (int64_t i = 1; i <= n; i++) {
+    for (size_t a = 0; a < COUNT(ACTIONS); a++) {
+      struct only o = {.action = ACTIONS[a]};
+      snprintf(o.table, sizeof o.table, "%s",
+               host_text(db, "SELECT t FROM column_of WHERE rowid = %lld", (long long)i));
+      snprintf(o.column, sizeof o.column, "%s",
+               host_text(db, "SELECT c FROM column_of WHERE rowid = %lld", (long long)i));
+      if (o.action == SQLITE_UPDATE && strcmp(o.column, "seq") == 0 && strstr(o.table, "message"))
+        continue; /* SQLite changes a rowid all the same */
+      sqlite3_set_authorizer(db, ignore_only, &o);
+      host_fails(db, SQLITE_AUTH, "SQLITE_IGNORE", "SELECT msg_send('t', 1)");
+      sqlite3_set_authorizer(db, NULL, NULL);
+    }
+  }
+  assert_int_equal(host_int(db, "SELECT count(*) FROM msg_messages"), 0);
+  host_run(db, "SELECT msg_send('t', 1)");
+  assert_int_equal(host_int(db, "SELECT count(*) FROM msg_messages"), 1);
+  host_close(db);
+}
+
+/* The first verb makes the tables: then not half of them. */
+static void ignored_from_the_first_verb_on(void **state) {
+  static int insert = SQLITE_INSERT;
+  (void)state;
+  sqlite3 *db = host_open(host_path());
+  sqlite3_set_authorizer(db, ignore_action, &insert);
+  host_fails(db, SQLITE_AUTH, "inserting into table msg_store", "SELECT msg_enqueue('work', 1)");
+  assert_int_equal(host_int(db, "SELECT count(*) FROM main.sqlite_schema"), 0);
+  sqlite3_set_authorizer(db, NULL, NULL);
+  host_run(db, "SELECT msg_enqueue('work', 1)");
+  assert_string_equal(host_text(db, "SELECT value FROM msg_claim('work')"), "1");
+  assert_int_equal(host_int(db, "SELECT count(*) FROM msg_participants"), 1);
+  host_close(db);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(views),      cmocka_unit_test(triggers_where_the_schema_is_not_trusted),
-      cmocka_unit_test(query_only), cmocka_unit_test(read_only_file),
+      cmocka_unit_test(views),
+      cmocka_unit_test(triggers_where_the_schema_is_not_trusted),
+      cmocka_unit_test(query_only),
+      cmocka_unit_test(read_only_file),
       cmocka_unit_test(authorizer),
+      cmocka_unit_test(authorizer_of_an_attached_schema),
+      cmocka_unit_test(ignored_inserts),
+      cmocka_unit_test(ignored_updates),
+      cmocka_unit_test(ignored_reads),
+      cmocka_unit_test(ignored_columns_one_by_one),
+      cmocka_unit_test(ignored_from_the_first_verb_on),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -359,6 +359,30 @@ class Attached(support.Case):
         self.a.one("""SELECT msg_open('local', '{"sender_id":"in-main"}')""")
         self.assertEqual(self.a.column("SELECT value FROM msg_claim('work', 10)"), ["main"])
 
+    def test_one_name_in_two_schemas_means_neither(self):
+        for target, value in (("local", "main"), ("local:aux", "aux")):
+            self.assertEqual(self.a.one("SELECT msg_open(?, ?)", target, '{"sender_id":"me"}'), "me")
+            self.a.enqueue("work", value)
+        twice = "node 'me' is open twice, on queue 'msg' of local:main and on queue 'msg' of local:aux: close the current one"
+        for sql in ("SELECT msg_send('t', 1, '{\"node\":\"me\"}')", "SELECT msg_close('me')",
+                    "SELECT msg_listen('t', '{\"node\":\"me\"}')", "SELECT * FROM msg_messages WHERE node = 'me'",
+                    "SELECT * FROM msg_await('t', 0, 1, 'me')", "SELECT * FROM msg_claim('work', 1, 9, 0, 'me')",
+                    "INSERT INTO msg_messages(topic, value, node) VALUES ('t', 1, 'me')"):
+            self.assertFails(twice, self.a.rows, sql)
+        self.assertEqual(self.a.column("SELECT value FROM msg_messages"), ["aux"])
+        self.a.rows("UPDATE msg_messages SET priority = 5")
+        self.assertEqual(self.a.column("SELECT priority FROM aux.msg_store_message"), [5])
+        self.assertEqual(self.a.column("SELECT priority FROM main.msg_store_message"), [1000])
+        self.a.rows("DELETE FROM msg_messages")
+        self.assertEqual(self.a.column("SELECT count(*) FROM aux.msg_store_message"), [0])
+        self.assertEqual(self.a.column("SELECT count(*) FROM main.msg_store_message"), [1])
+        self.assertEqual(self.a.one("SELECT msg_config('lease_ms', 77)"), 77)
+        self.assertEqual(self.a.one("SELECT msg_close()"), 1)
+        self.assertEqual(self.a.column("SELECT value FROM msg_messages WHERE node = 'me'"), ["main"])
+        self.assertEqual(self.a.one("SELECT msg_open('local', '{\"sender_id\":\"me\"}')"), "me")
+        self.assertEqual(self.a.one("SELECT msg_config('lease_ms')"), 30000)
+        self.assertEqual(self.a.one("SELECT msg_close('me')"), 1)
+
     def test_a_schema_with_an_odd_name(self):
         self.a.rows("""ATTACH ? AS "my ""odd"" @ schema" """, self.path + ".odd")
         self.a.one("""SELECT msg_open('local:my "odd" @ schema')""")
@@ -444,6 +468,79 @@ class HostSettings(support.Case):
             self.assertEqual(a.wait("news", 5000)["value"], i)
             a.con.commit()
         self.assertEqual(b.one("SELECT count(*) FROM msg_messages WHERE exclusive"), 0)
+
+
+class WaitingForAWriter(support.Case):
+    """Inside BEGIN a verb that another writer holds up waits for it: it has read nothing that could grow stale."""
+
+    ID = "00000000000000000000abcd"
+    VERBS = (
+        "SELECT msg_send('t', 1)", "SELECT msg_enqueue('t', 1)", "SELECT msg_reply('%s', 1)" % ID,
+        "SELECT msg_ack('%s')" % ID, "SELECT msg_release('%s')" % ID, "SELECT msg_extend('%s', 10)" % ID,
+        "SELECT msg_reject('%s', 'why')" % ID, "SELECT msg_listen('more')", "SELECT msg_listen('news')",
+        "SELECT msg_unlisten('news')", "SELECT msg_unlisten('nothing')", "SELECT msg_purge('work')",
+        "SELECT msg_redrive('work')", "SELECT msg_claim('work')", "SELECT * FROM msg_claim('work', 5)",
+        "SELECT msg_await('news', 0)", "SELECT msg_await('more', 0)", "SELECT msg_request('t', 1, 0)",
+        "SELECT msg_open('local', '{\"sender_id\":\"other\"}')", "SELECT msg_close()",
+        "DELETE FROM msg_participants WHERE node = 'dead'", "DELETE FROM msg_lanes WHERE owner = 'dead'",
+        "DELETE FROM msg_locks", "DELETE FROM msg_messages", "UPDATE msg_messages SET priority = 5",
+        "INSERT INTO msg_messages(topic, value) VALUES ('t', 1)")
+
+    def check(self, verb, mode):
+        path = support.os.path.join(self.directory, "%s-%d.db" % (mode, len(self.dbs)))
+        a = self.db("a", {"busy_timeout_ms": 60000}, path, timeout=0)
+        a.rows("PRAGMA journal_mode = " + mode)
+        a.one("SELECT msg_listen('news')")
+        a.enqueue("work", 1, id=self.ID)
+        a.enqueue("work", 2)
+        a.claim("work")
+        writer = support.connect(path, load=False, timeout=60)
+        self.addCleanup(writer.close)
+        writer.execute("INSERT INTO msg_store_node SELECT queue, 'dead', 'elsewhere', 1, 'gone', implementation, layout, 0, 1, 1"
+                       " FROM msg_store_node WHERE node = 'a'")
+        writer.execute("CREATE TABLE app(x)")
+        writer.execute("BEGIN IMMEDIATE")
+        writer.execute("INSERT INTO app VALUES (1)")
+        a.rows("BEGIN")
+        waiting = support.Background(a.rows, verb)
+        support.time.sleep(0.05)
+        writer.execute("COMMIT")
+        with self.subTest(verb=verb, mode=mode):
+            waiting.result()
+            a.rows("COMMIT")
+
+    def test_with_wal(self):
+        for verb in self.VERBS:
+            self.check(verb, "wal")
+
+    def test_with_a_rollback_journal(self):
+        for verb in self.VERBS:
+            self.check(verb, "delete")
+
+    def test_a_typed_table_of_a_node_elsewhere(self):
+        a = self.db("a", {"busy_timeout_ms": 60000})
+        a.rows("ATTACH ? AS aux", self.path + ".aux")
+        a.one("SELECT msg_open('local:aux', '{\"sender_id\":\"b\",\"busy_timeout_ms\":60000}')")
+        a.enqueue("work", 1)
+        a.one("SELECT msg_open('local', '{\"sender_id\":\"a\"}')")
+        a.rows("CREATE VIRTUAL TABLE temp.w USING msg_queue(topic='work', node='b', x)")
+        writer = support.connect(self.path + ".aux", load=False, timeout=60)
+        self.addCleanup(writer.close)
+        writer.execute("CREATE TABLE app(x)")
+        writer.execute("BEGIN IMMEDIATE")
+        writer.execute("INSERT INTO app VALUES (1)")
+        a.rows("BEGIN")
+        waiting = support.Background(a.rows, "DELETE FROM w")
+        support.time.sleep(0.05)
+        writer.execute("COMMIT")
+        waiting.result()
+        a.rows("COMMIT")
+        self.assertEqual(writer.execute("SELECT count(*) FROM msg_store_message").fetchone(), (0,))
+
+    def test_what_listening_returns(self):
+        a, b = self.db("a"), self.db("a")
+        self.assertEqual([a.one("SELECT msg_listen('n')"), a.one("SELECT msg_listen('n')"), b.one("SELECT msg_listen('n')"),
+                          b.one("SELECT msg_unlisten('n')"), a.one("SELECT msg_unlisten('n')")], [1, 0, 0, 1, 0])
 
 
 class InsideBegin(support.Case):

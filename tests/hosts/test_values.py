@@ -32,6 +32,25 @@ class Types(support.Case):
             self.assertEqual(got, value)
             self.assertEqual(type(got), type(value))
 
+    def test_nul_in_a_value_survives(self):
+        a, b = self.db("a"), self.db("b")
+        b.one("SELECT msg_listen('news')")
+        value = "x\0y"
+        a.send("news", value, map={"k": value})
+        self.assertEqual(b.rows("SELECT value, map FROM msg_await('news', 0)"), [(value, '{"k":"x\\u0000y"}')])
+        a.enqueue("work", value)
+        got = a.one("SELECT msg_claim('work')")
+        self.assertEqual(json.loads(got)["value"], value)
+        self.assertEqual(b.one("SELECT length(CAST(value AS BLOB)) FROM msg_messages WHERE topic = 'work'"), 3)
+        self.assertEqual(a.one("SELECT msg_ack(?)", "[%s]" % got), 1)
+
+    def test_nul_in_a_typed_column_is_refused(self):
+        a = self.db("a")
+        a.rows("CREATE VIRTUAL TABLE temp.w USING msg_queue(topic='work', a TEXT, b)")
+        self.assertFails("msg: INVALID: column b holds a NUL character", a.rows,
+                         "INSERT INTO w(a, b) VALUES ('x', 'y' || char(0) || 'z')")
+        self.assertEqual(a.one("SELECT count(*) FROM msg_messages"), 0)
+
     def test_infinities(self):
         a = self.db("a")
         for value in (math.inf, -math.inf):

@@ -6,9 +6,13 @@
 
 static local_rig rig;
 
+static int look_into(enum msg_schema_state *out) {
+  return msg_local_schema_state((msg_local_session *)rig.session, out, &rig.err);
+}
+
 static enum msg_schema_state look(void) {
   enum msg_schema_state state;
-  assert_int_equal(msg_schema_look(rig.db, "main", &state, &rig.err), MSG_OK);
+  assert_int_equal(look_into(&state), MSG_OK);
   return state;
 }
 
@@ -55,7 +59,7 @@ static void newer_version_is_refused(void **state) {
   local_send(&rig, "t", "x");
   local_sql(&rig, "UPDATE msg_store SET version = 7");
   enum msg_schema_state found;
-  assert_int_equal(msg_schema_look(rig.db, "main", &found, &rig.err), MSG_UNSUPPORTED);
+  assert_int_equal(look_into(&found), MSG_UNSUPPORTED);
   assert_non_null(strstr(rig.err.text, "version 7"));
   assert_non_null(strstr(rig.err.text, "up to 1"));
   assert_non_null(strstr(rig.err.text, "newer msg.so"));
@@ -73,9 +77,9 @@ static void broken_version_row_is_corrupt(void **state) {
   enum msg_schema_state found;
   local_send(&rig, "t", "x");
   local_sql(&rig, "UPDATE msg_store SET version = 0");
-  assert_int_equal(msg_schema_look(rig.db, "main", &found, &rig.err), MSG_CORRUPT);
+  assert_int_equal(look_into(&found), MSG_CORRUPT);
   local_sql(&rig, "DELETE FROM msg_store");
-  assert_int_equal(msg_schema_look(rig.db, "main", &found, &rig.err), MSG_CORRUPT);
+  assert_int_equal(look_into(&found), MSG_CORRUPT);
 }
 
 static void names_that_are_taken_are_left_alone(void **state) {

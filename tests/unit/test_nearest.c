@@ -25,8 +25,10 @@ static void finds_slips(void **state) {
   nearest_is("prioirty", "priority");    /* two swapped */
   nearest_is("TTL_MS", "ttl_ms");        /* case */
   nearest_is("ttlMs", "ttl_ms");         /* camel case */
-  nearest_is("ttl", NULL);               /* 3 of 3: another word */
-  nearest_is("delay", NULL);             /* 3 of 5: more than half */
+  nearest_is("ttl", "ttl_ms");           /* its beginning */
+  nearest_is("Delay", "delay_ms");       /* the same */
+  nearest_is("rec", "recipient");        /* the shorter of two */
+  nearest_is("pr", NULL);                /* too little of it */
   nearest_is("recipiens", "recipient");  /* the first of two at distance 1 */
   nearest_is("recipientss", "recipients");
   nearest_is("kye", "key");

@@ -217,30 +217,6 @@ static void a_process_without_its_first_thread_is_alive(void **state) {
   close(fds[1]);
 }
 
-static int child_is_forked(void *arg) {
-  (void)arg;
-  msg_err err = MSG_ERR_INIT;
-  msg_process_guard(); /* changes nothing */
-  return msg_process_forked() && msg_process_check(&err) == MSG_FORKED && err.rc == MSG_FORKED &&
-         strstr(err.text, "open the connection again") && msg_process_check(NULL) == MSG_FORKED;
-}
-
-static int child_is_not_forked(void *arg) {
-  (void)arg;
-  return !msg_process_forked() && msg_process_check(NULL) == MSG_OK;
-}
-
-static void fork_is_noticed(void **state) {
-  (void)state;
-  assert_int_equal(child_run(child_is_not_forked, NULL), 1);
-  msg_process_guard();
-  msg_process_guard();
-  assert_false(msg_process_forked());
-  assert_int_equal(msg_process_check(NULL), MSG_OK);
-  assert_int_equal(child_run(child_is_forked, NULL), 1);
-  assert_false(msg_process_forked());
-}
-
 #define SKIPPED 77
 
 /* As a program of that name: its folded name is `want`. */
@@ -405,7 +381,6 @@ int main(void) {
       cmocka_unit_test(number_given_to_another_is_dead),
       cmocka_unit_test(processes_live_and_die),
       cmocka_unit_test(a_process_without_its_first_thread_is_alive),
-      cmocka_unit_test(fork_is_noticed),
       cmocka_unit_test(names_are_plain),
       cmocka_unit_test(proc_may_be_missing),
       cmocka_unit_test(environment),

@@ -194,7 +194,8 @@ static void catch_up(void **state) {
 
 static void unknown_names(void **state) {
   (void)state;
-  bad("lease", INT(1), "unknown setting 'lease': see table msg_settings");
+  bad("lease", INT(1), "unknown setting 'lease': did you mean 'lease_ms'?");
+  bad("patience", INT(1), "unknown setting 'patience': see table msg_settings");
   bad("leese_ms", INT(1), "unknown setting 'leese_ms': did you mean 'lease_ms'?");
   bad("", INT(1), "unknown setting '': see table msg_settings");
 }

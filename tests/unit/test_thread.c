@@ -99,21 +99,6 @@ static void broadcast_wakes_all(void **state) {
   msg_mutex_free(g.mtx);
 }
 
-static void signal_wakes_one(void **state) {
-  (void)state;
-  struct gate g = {msg_mutex_new(), msg_cond_new(), false, 0};
-  msg_thread *t;
-  assert_int_equal(msg_thread_start(&t, "gate", pass, &g, NULL), MSG_OK);
-  msg_mutex_lock(g.mtx);
-  g.open = true;
-  msg_mutex_unlock(g.mtx);
-  msg_cond_signal(g.cnd);
-  msg_thread_join(t);
-  assert_int_equal(g.through, 1);
-  msg_cond_free(g.cnd);
-  msg_mutex_free(g.mtx);
-}
-
 static void wait_ends_at_its_deadline(void **state) {
   (void)state;
   msg_mutex *mtx = msg_mutex_new();
@@ -180,34 +165,6 @@ static void threads_take_no_signals(void **state) {
   assert_int_equal(sigismember(&s.mask, SIGSEGV), 0);
   for (int sig = 1; sig < 32; sig++) /* the caller's mask is its own */
     assert_int_equal(sigismember(&before, sig), sigismember(&after, sig));
-}
-
-struct numbers {
-  _Atomic int at;
-  uint64_t n[THREADS];
-  msg_mutex *mtx;
-};
-
-static void take_number(void *arg) {
-  struct numbers *s = arg;
-  uint64_t n = msg_thread_self();
-  if (n != msg_thread_self())
-    n = 0;
-  s->n[atomic_fetch_add(&s->at, 1)] = n;
-}
-
-static void threads_have_numbers(void **state) {
-  (void)state;
-  struct numbers s = {0};
-  run_threads(take_number, &s);
-  assert_true(msg_thread_self() > 0);
-  assert_true(msg_thread_self() == msg_thread_self());
-  for (int i = 0; i < THREADS; i++) {
-    assert_true(s.n[i] > 0);
-    assert_true(s.n[i] != msg_thread_self());
-    for (int j = 0; j < i; j++)
-      assert_true(s.n[i] != s.n[j]);
-  }
 }
 
 static int once_flag, inner_flag, fork_flag;
@@ -407,11 +364,9 @@ int main(void) {
       cmocka_unit_test(mutex_excludes),
       cmocka_unit_test(global_lock_excludes),
       cmocka_unit_test(broadcast_wakes_all),
-      cmocka_unit_test(signal_wakes_one),
       cmocka_unit_test(wait_ends_at_its_deadline),
       cmocka_unit_test(threads_have_names),
       cmocka_unit_test(threads_take_no_signals),
-      cmocka_unit_test(threads_have_numbers),
       cmocka_unit_test(once_runs_once),
       cmocka_unit_test(once_per_fork_runs_again_in_a_child),
       cmocka_unit_test(child_takes_over_what_was_running),

@@ -30,6 +30,17 @@ int msg_local_open(msg_host *host, msg_store **out, msg_err *err);
 int msg_local_act_for(msg_session *own, int synchronous, bool (*interrupted)(void *arg), void *arg,
                       msg_err *err);
 
+/* What the host's authorizer says about our tables. */
+typedef struct msg_rights {
+  bool known;  /* the tables are there: it could be asked */
+  bool writes; /* it forbids neither INSERT nor DELETE */
+} msg_rights;
+
+/** Ask it, by compiling alone. What it forbids is a verb's own to report; what it ignores nobody
+ * would ever hear of. Errors: MSG_AUTH it ignores something; MSG_NOMEM; MSG_INTERRUPTED; MSG_BUSY the
+ * schema cannot be read now. */
+int msg_local_rights(sqlite3 *db, const char *schema, msg_rights *out, msg_err *err);
+
 /** MSG_OK, or MSG_UNAVAILABLE when the file under the lent connection was replaced or moved. */
 int msg_local_check(msg_host *host, msg_err *err);
 

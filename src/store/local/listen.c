@@ -104,7 +104,9 @@ int msg_local_unlisten(msg_session *base, const msg_actor *actor, const char *pa
   msg_local_session *s = (msg_local_session *)base;
   struct listen l = {.node = actor->node, .pattern = pattern};
   bool exists = false;
-  int rc = msg_local_exists(s, "unlisten", &exists, err);
+  int rc = msg_local_lock(s, "unlisten", err);
+  if (rc == MSG_OK)
+    rc = msg_local_exists(s, "unlisten", &exists, err);
   if (rc == MSG_OK && exists)
     rc = msg_local_write(s, "unlisten", true, unlisten_work, &l, err);
   if (rc == MSG_OK && !l.known)

@@ -179,14 +179,17 @@ static int withdraw_work(msg_local_session *s, void *arg, msg_err *err) {
 }
 
 static int no_participant(const char *node, msg_err *err) {
-  return msg_err_set(err, MSG_NOTFOUND, "no participant '%s'", msg_show(node).s);
+  return msg_err_set(err, MSG_NOTFOUND, "no participant '%s': see table msg_participants",
+                     msg_show(node).s);
 }
 
 int msg_local_presence_withdraw(msg_session *base, const char *node, bool only_dead, msg_err *err) {
   msg_local_session *s = (msg_local_session *)base;
   struct leaving l = {.node = node, .only_dead = only_dead};
   bool exists = false;
-  int rc = msg_local_exists(s, "withdraw", &exists, err);
+  int rc = msg_local_lock(s, "withdraw", err);
+  if (rc == MSG_OK)
+    rc = msg_local_exists(s, "withdraw", &exists, err);
   if (rc == MSG_OK && exists)
     rc = msg_local_write(s, "withdraw", true, withdraw_work, &l, err);
   return rc == MSG_OK && !l.found ? no_participant(node, err) : rc;
@@ -280,7 +283,8 @@ static int drop_work(msg_local_session *s, void *arg, msg_err *err) {
   if (rc != MSG_OK)
     return rc;
   if (l->found && l->alive)
-    return msg_err_set(err, MSG_MISUSE, "the owner of lane '%s' is alive: only orphans can go",
+    return msg_err_set(err, MSG_MISUSE,
+                       "the owner of lane '%s' is alive: close it there, or end its process first",
                        msg_show(l->node).s);
   if (waiting > 0)
     return msg_err_set(err, MSG_MISUSE,
@@ -298,10 +302,12 @@ int msg_local_lane_drop(msg_session *base, const char *lane, msg_err *err) {
   msg_local_session *s = (msg_local_session *)base;
   struct leaving l = {.node = lane};
   bool exists = false;
-  int rc = msg_local_exists(s, "drop lane", &exists, err);
+  int rc = msg_local_lock(s, "drop lane", err);
+  if (rc == MSG_OK)
+    rc = msg_local_exists(s, "drop lane", &exists, err);
   if (rc == MSG_OK && exists)
     rc = msg_local_write(s, "drop lane", true, drop_work, &l, err);
   if (rc == MSG_OK && !l.found)
-    rc = msg_err_set(err, MSG_NOTFOUND, "no lane '%s'", msg_show(lane).s);
+    rc = msg_err_set(err, MSG_NOTFOUND, "no lane '%s': see table msg_lanes", msg_show(lane).s);
   return rc;
 }

@@ -4,10 +4,8 @@
 #include <stdarg.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/mem.h"
-
-#define SLICE_MAX_MS 50
+#include "base/patience.h"
 
 /* One row; while it stays open, every statement of the verb reads the same snapshot. */
 static const char sql_pin[] = "SELECT version FROM @.msg_store";
@@ -113,16 +111,15 @@ static int read_once(msg_local_session *s, msg_local_work work, void *arg, msg_e
 
 int msg_local_read(msg_local_session *s, const char *what, msg_local_work work, void *arg,
                    msg_err *err) {
-  int64_t deadline_ms = msg_clock_add(msg_clock_mono_ms(), s->busy_timeout_ms);
-  for (int slice_ms = 1;; slice_ms = slice_ms < SLICE_MAX_MS / 2 ? slice_ms * 2 : SLICE_MAX_MS) {
+  msg_patience p = msg_patience_of(s->busy_timeout_ms);
+  for (;;) {
     s->what = what;
     int rc = read_once(s, work, arg, err);
-    if (rc != MSG_BUSY || msg_clock_mono_ms() >= deadline_ms ||
-        sqlite3_txn_state(s->db, s->schema_raw) > SQLITE_TXN_NONE)
+    if (rc != MSG_BUSY || sqlite3_txn_state(s->db, s->schema_raw) > SQLITE_TXN_NONE)
       return rc;
-    if (msg_local_interrupted(s))
-      return msg_err_set(err, MSG_INTERRUPTED, "%s: interrupted while waiting for a lock", what);
-    msg_clock_sleep_ms(slice_ms);
+    int waited = msg_patience_wait(&p, msg_local_interrupted(s), what, err);
+    if (waited != MSG_OK)
+      return waited;
   }
 }
 

@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "base/process.h"
 #include "base/str.h"
+#include "store/local/host.h"
 #include "store/local/session.h"
 
 /* '@' stands for the quoted schema. */
@@ -193,18 +194,6 @@ static int read_version(sqlite3 *db, const char *schema, bool *exists, sqlite3_i
   return result;
 }
 
-int msg_schema_look(sqlite3 *db, const char *schema, enum msg_schema_state *out, msg_err *err) {
-  sqlite3_int64 version = 0;
-  bool exists = false;
-  int rc = read_version(db, schema, &exists, &version, err);
-  if (rc != MSG_OK)
-    return rc;
-  if (exists)
-    return msg_schema_judge(version, out, err);
-  *out = MSG_SCHEMA_NONE;
-  return MSG_OK;
-}
-
 static int execute(sqlite3 *db, const char *schema, const char *sql, msg_err *err) {
   char *text = expand(schema, sql);
   if (!text)
@@ -264,5 +253,8 @@ int msg_schema_make(sqlite3 *db, const char *schema, msg_err *err) {
     for (; rc == MSG_OK && i < STEPS[v].n; i++)
       rc = execute(db, schema, STEPS[v].sql[i], err);
   }
-  return rc == MSG_OK ? write_version(db, schema, !exists, err) : rc;
+  if (rc == MSG_OK)
+    rc = write_version(db, schema, !exists, err);
+  msg_rights rights; /* nothing half made where the authorizer ignores some of it */
+  return rc == MSG_OK ? msg_local_rights(db, schema, &rights, err) : rc;
 }

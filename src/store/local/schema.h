@@ -45,10 +45,8 @@ enum msg_schema_state { MSG_SCHEMA_NONE, MSG_SCHEMA_CURRENT, MSG_SCHEMA_OLD };
 char *msg_schema_quote(const char *name);
 /** `sql` with every '@' replaced by `quoted`; the caller's. NULL when memory is out. */
 char *msg_schema_expand(const char *quoted, const char *sql);
-/** What is there? Reads only. Errors: MSG_UNSUPPORTED a newer version (text: both numbers, cure:
- * newer msg.so); MSG_CORRUPT. */
-int msg_schema_look(sqlite3 *db, const char *schema, enum msg_schema_state *out, msg_err *err);
-/** What a version found in msg_store means. Errors: as msg_schema_look. */
+/** What a version found in msg_store means. Errors: MSG_UNSUPPORTED a newer version (text: both
+ *  numbers, cure: newer msg.so); MSG_CORRUPT. */
 int msg_schema_judge(sqlite3_int64 version, enum msg_schema_state *out, msg_err *err);
 /** Create or migrate, step by step; msg_local_write around it makes it atomic.
  *  Errors: MSG_BUSY another connection was faster: look again. */

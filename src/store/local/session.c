@@ -22,11 +22,11 @@ static size_t slot_of(const msg_local_session *s, const char *sql) {
 
 static int prepare(msg_local_session *s, const char *sql, unsigned flags, sqlite3_stmt **out,
                    msg_err *err) {
-  char *text = msg_schema_expand(s->schema, sql);
-  if (!text)
+  char *text = strchr(sql, '@') ? msg_schema_expand(s->schema, sql) : NULL;
+  if (!text && strchr(sql, '@'))
     return msg_err_nomem(err);
   sqlite3_stmt *stmt = NULL;
-  int rc = sqlite3_prepare_v3(s->db, text, -1, flags, &stmt, NULL);
+  int rc = sqlite3_prepare_v3(s->db, text ? text : sql, -1, flags, &stmt, NULL);
   msg_free(text);
   if (rc != SQLITE_OK)
     return msg_local_fail(s, rc, s->what, err);

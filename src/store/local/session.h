@@ -83,7 +83,7 @@ char *msg_local_column_dup(sqlite3_stmt *stmt, int i, bool *nomem); /* NULL for 
 /** For reading verbs: *exists false when the schema holds no store (then there is nothing to read).
  * Always asks: the host may have rolled the schema back. */
 int msg_local_readable(msg_local_session *s, bool *exists, msg_err *err);
-/** msg_schema_look by a kept statement. */
+/** What is there? By a kept statement. Errors: as msg_schema_judge. */
 int msg_local_schema_state(msg_local_session *s, enum msg_schema_state *out, msg_err *err);
 /** Runs once or more: each run starts anew (drops what an earlier one gathered) and gives every
  * statement back. */

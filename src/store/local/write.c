@@ -1,30 +1,9 @@
 /* write.c - reads and writes as the host's transaction allows them, and waiting for locks. */
-#include "base/clock.h"
+#include "base/patience.h"
 #include "store/local/session.h"
 
-#define SLICE_MAX_MS 50
-
-/* How long one call has waited for locks. */
-struct patience {
-  bool none; /* does not wait at all */
-  int64_t
-      until_ms; /* monotonic; counts from before the first try, which a busy handler of the host may draw out */
-  int slice_ms;
-};
-
-/* Waits one slice. MSG_OK: try again; MSG_BUSY: no time left (*err untouched); MSG_INTERRUPTED. */
-static int wait_slice(msg_local_session *s, struct patience *p, msg_err *err) {
-  if (p->none)
-    return MSG_BUSY;
-  int64_t now_ms = msg_clock_mono_ms();
-  if (now_ms >= p->until_ms)
-    return MSG_BUSY;
-  if (msg_local_interrupted(s))
-    return msg_err_set(err, MSG_INTERRUPTED, "%s: interrupted while waiting for a lock", s->what);
-  int64_t left_ms = p->until_ms - now_ms;
-  msg_clock_sleep_ms(left_ms < p->slice_ms ? left_ms : p->slice_ms);
-  p->slice_ms = p->slice_ms * 2 < SLICE_MAX_MS ? p->slice_ms * 2 : SLICE_MAX_MS;
-  return MSG_OK;
+static int wait_slice(msg_local_session *s, msg_patience *p, msg_err *err) {
+  return msg_patience_wait(p, msg_local_interrupted(s), s->what, err);
 }
 
 /* May the same work be tried again? Only while this connection holds nothing of the schema: else
@@ -87,8 +66,9 @@ static int savepoint(msg_local_session *s, bool *open, msg_err *err) {
 
 /* Undoes the savepoint; where it is the transaction, by ROLLBACK, since its RELEASE could meet the
  * readers again. After some errors SQLite has rolled everything back already. While an interrupt is
- * pending no statement runs, these neither; but any interrupted one that would write makes SQLite
- * roll everything back, the host's transaction too, and nothing half done stays open. */
+ * pending, or after memory ran out inside a statement of the host, no statement runs, these neither;
+ * but any such one that would write makes SQLite roll everything back, the host's transaction too,
+ * and nothing half done stays open. */
 static void unwind(msg_local_session *s, bool is_transaction) {
   msg_err e = MSG_ERR_INIT;
   if (sqlite3_get_autocommit(s->db))
@@ -96,13 +76,13 @@ static void unwind(msg_local_session *s, bool is_transaction) {
   int rc = run(s, is_transaction ? SQL_ROLLBACK : SQL_ROLLBACK_TO, &e);
   if (rc == MSG_OK && !is_transaction)
     rc = run(s, SQL_RELEASE, &e);
-  if (rc == MSG_INTERRUPTED && !sqlite3_get_autocommit(s->db))
+  if ((rc == MSG_INTERRUPTED || rc == MSG_NOMEM) && !sqlite3_get_autocommit(s->db))
     run(s, SQL_BEGIN, &e);
 }
 
 /* In autocommit RELEASE commits, and may meet readers (rollback journal): the work stays as it is
  * meanwhile. */
-static int release(msg_local_session *s, struct patience *p, msg_err *err) {
+static int release(msg_local_session *s, msg_patience *p, msg_err *err) {
   for (;;) {
     msg_err e;
     int rc = run(s, SQL_RELEASE, &e);
@@ -150,19 +130,34 @@ static int mark(msg_local_session *s, msg_err *err) {
              err);
 }
 
+/* CREATE INDEX expires the statements that undo, and once memory has run out they cannot be made
+ * again. A reading statement that SQLite then finds under way makes it roll everything back. */
+static int make_schema(msg_local_session *s, msg_err *err) {
+  sqlite3_stmt *reading = NULL;
+  bool row;
+  int rc = msg_local_stmt(s, "SELECT 1 UNION ALL SELECT 1 FROM @.sqlite_schema", &reading, err);
+  if (rc == MSG_OK)
+    rc = msg_local_step(s, reading, &row, err);
+  if (rc == MSG_OK)
+    rc = msg_schema_make(s->db, s->schema_raw, err);
+  int ready = ready_to_undo(s, rc == MSG_OK ? err : NULL);
+  msg_local_done(s, reading);
+  return rc == MSG_OK ? ready : rc;
+}
+
 /* Under the write lock (or, where nothing is there, about to take it by the first CREATE). */
 static int ensure_schema(msg_local_session *s, bool missing, msg_err *err) {
   enum msg_schema_state state = MSG_SCHEMA_NONE;
   int rc = missing ? MSG_OK : msg_local_schema_state(s, &state, err);
   if (rc == MSG_OK && state != MSG_SCHEMA_CURRENT)
-    rc = msg_schema_make(s->db, s->schema_raw, err);
+    rc = make_schema(s, err);
   if (rc == MSG_OK)
     s->schema_known = true;
   return rc;
 }
 
 /* In a savepoint, the write lock taken first. */
-static int attempt_many(msg_local_session *s, msg_local_work work, void *arg, struct patience *p,
+static int attempt_many(msg_local_session *s, msg_local_work work, void *arg, msg_patience *p,
                         msg_err *err) {
   bool open = false, missing = false;
   bool is_transaction = sqlite3_get_autocommit(s->db) != 0;
@@ -187,8 +182,8 @@ static int attempt_many(msg_local_session *s, msg_local_work work, void *arg, st
   return rc;
 }
 
-static int attempt(msg_local_session *s, bool many, msg_local_work work, void *arg,
-                   struct patience *p, msg_err *err) {
+static int attempt(msg_local_session *s, bool many, msg_local_work work, void *arg, msg_patience *p,
+                   msg_err *err) {
   if (many || !s->schema_known)
     return attempt_many(s, work, arg, p, err);
   int rc = mark(s, err);
@@ -196,8 +191,8 @@ static int attempt(msg_local_session *s, bool many, msg_local_work work, void *a
 }
 
 /* Retries until it worked, is hopeless or time is out. Fills *e on failure. */
-static int persist(msg_local_session *s, bool many, msg_local_work work, void *arg,
-                   struct patience *p, msg_err *e) {
+static int persist(msg_local_session *s, bool many, msg_local_work work, void *arg, msg_patience *p,
+                   msg_err *e) {
   bool made_again = false;
   for (;;) {
     int rc = attempt(s, many, work, arg, p, e);
@@ -216,7 +211,7 @@ static int persist(msg_local_session *s, bool many, msg_local_work work, void *a
 }
 
 static int write_with(msg_local_session *s, const char *what, bool many, msg_local_work work,
-                      void *arg, struct patience *p, msg_err *err) {
+                      void *arg, msg_patience *p, msg_err *err) {
   s->what = what;
   /* An interrupt inside the write would roll the host's whole transaction back. */
   if (msg_local_interrupted(s))
@@ -232,14 +227,13 @@ static int write_with(msg_local_session *s, const char *what, bool many, msg_loc
 
 int msg_local_write(msg_local_session *s, const char *what, bool many, msg_local_work work,
                     void *arg, msg_err *err) {
-  struct patience p = {.until_ms = msg_clock_add(msg_clock_mono_ms(), s->busy_timeout_ms),
-                       .slice_ms = 1};
+  msg_patience p = msg_patience_of(s->busy_timeout_ms);
   return write_with(s, what, many, work, arg, &p, err);
 }
 
 int msg_local_try_write(msg_local_session *s, const char *what, bool many, msg_local_work work,
                         void *arg, msg_err *err) {
-  return write_with(s, what, many, work, arg, &(struct patience){.none = true}, err);
+  return write_with(s, what, many, work, arg, &(msg_patience){0}, err);
 }
 
 bool msg_local_pinned(const msg_local_session *s) {

@@ -1,0 +1,26 @@
+/* nodes.h - the nodes that one host connection has open: opening, finding, closing. */
+#ifndef MSG_EXT_NODES_H
+#define MSG_EXT_NODES_H
+
+#include "ext/connection.h"
+
+/** The table stays the caller's. Thread: at load, before the first connection. */
+void msg_connection_set_adapters(const msg_adapter *adapters, size_t n);
+
+/** msg_open: open `target` (NULL or "": MSG_TARGET from the environment, else "local") and make it
+ *  the current node. A node this connection has open already stays as it is. */
+int msg_connection_open(msg_connection *c, const char *target, const msg_settings *settings,
+                        msg_opened **out, msg_err *err);
+/** The node a verb acts on: `name` of this connection, or (NULL) the current one, opened by default
+ *  if there never was one. Checks fork and file replacement, and (re)creates the temp tables where
+ *  that is safe. Errors: MSG_INVALID an unknown name, or one that is open on two stores or queues;
+ *  MSG_MISUSE a closed node. */
+int msg_connection_node(msg_connection *c, const char *name, msg_opened **out, msg_err *err);
+/** The same for a node found before, which may be gone. Errors: MSG_MISUSE it was closed. */
+int msg_connection_again(msg_connection *c, msg_opened *o, msg_err *err);
+/** msg_close: NULL is the current node. *closed false: there was none. */
+int msg_connection_close_node(msg_connection *c, const char *name, bool *closed, msg_err *err);
+/** Iterate over the open nodes: NULL starts. */
+msg_opened *msg_connection_next(msg_connection *c, msg_opened *after);
+
+#endif
