@@ -44,8 +44,45 @@ static int add(struct batch *b, const char *id, const char *token, const char *w
 
 /* The storage has stopped moving: point into it. */
 static void link_tokens(struct batch *b) {
-  for (size_t i = 0; i < b->n; i++)
+  for (size_t i = 0; b->tokens && i < b->n; i++)
     b->items[i].token = b->tokens[i][0] ? b->tokens[i] : NULL;
+}
+
+/* --- an array of ids alone ----------------------------------------------------------------- */
+
+static const char *skip_space(const char *at) {
+  return at + strspn(at, " \t\r\n");
+}
+
+/* After "id", or NULL: it is something else. */
+static const char *skip_id(const char *at, msg_oid *out) {
+  char hex[MSG_OID_HEX + 1];
+  if (at[0] != '"')
+    return NULL;
+  for (size_t i = 0; i < MSG_OID_HEX; i++)
+    if ((hex[i] = at[i + 1]) == '\0')
+      return NULL;
+  hex[MSG_OID_HEX] = '\0';
+  if (at[MSG_OID_HEX + 1] != '"' || !msg_oid_parse(hex, out) || msg_oid_is_zero(out))
+    return NULL;
+  return at + MSG_OID_HEX + 2;
+}
+
+/* Reads ["id", ...] without SQLite's parser. MSG_NOTFOUND: it is not just that, nothing is read. */
+static int read_plain(struct batch *b, const char *text, msg_err *err) {
+  const char *at = skip_space(text) + 1;
+  for (msg_oid id; (at = skip_id(skip_space(at), &id)) != NULL; at++) {
+    if (msg_grow(&b->items, &b->item_cap, b->n + 1, sizeof *b->items) != MSG_OK)
+      return msg_err_nomem(err);
+    b->items[b->n++] = (msg_settle_item){.id = id};
+    at = skip_space(at);
+    if (*at == ']' && !*skip_space(at + 1))
+      return MSG_OK;
+    if (*at != ',')
+      break;
+  }
+  b->n = 0;
+  return MSG_NOTFOUND;
 }
 
 /* --- a JSON array -------------------------------------------------------------------------- */
@@ -121,6 +158,9 @@ static int read_ids(msg_invocation *in, int token_at, struct batch *b, msg_err *
     return msg_err_set(err, MSG_INVALID,
                        "%s: one token for an array of ids: give [{\"id\":..., \"token\":...}, ...]",
                        in->name);
+  rc = read_plain(b, text, err);
+  if (rc != MSG_NOTFOUND)
+    return rc;
   msg_value json = msg_value_text(text);
   struct reading r = {in->c, b, in->name};
   return msg_json_array(in->c, &json, in->name, read_element, &r, err);
