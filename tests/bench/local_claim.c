@@ -19,6 +19,8 @@ typedef struct side {
   sqlite3 *db;
   sqlite3_stmt *claim, *ack;
   bool product;
+  sqlite3_stmt *lease, *release, *begin, *commit; /* bare */
+  int64_t number;                                 /* of the last lease */
 } side;
 
 static void open_side(side *s, const char *name, const char *synchronous, bool product, int rows) {
@@ -31,19 +33,36 @@ static void open_side(side *s, const char *name, const char *synchronous, bool p
   s->claim =
       bench_prepare(s->db, product ? "SELECT id, value FROM msg_claim('orders', ?3)" : BARE_CLAIM);
   s->ack = bench_prepare(s->db, product ? "SELECT msg_ack(?1)" : BARE_ACK);
+  s->number = 20000000;
+  if (product)
+    return;
+  s->lease = bench_prepare(s->db, BARE_LEASE);
+  s->release = bench_prepare(s->db, BARE_RELEASE);
+  s->begin = bench_prepare(s->db, "BEGIN IMMEDIATE");
+  s->commit = bench_prepare(s->db, "COMMIT");
 }
 
 static void close_side(side *s) {
   sqlite3_finalize(s->claim);
   sqlite3_finalize(s->ack);
+  if (!s->product) {
+    sqlite3_finalize(s->lease);
+    sqlite3_finalize(s->release);
+    sqlite3_finalize(s->begin);
+    sqlite3_finalize(s->commit);
+  }
   bench_close(s->db);
 }
 
 static int claim(side *s, int count, char *ids) {
   int n = 0, rc;
   if (!s->product) {
+    bench_run(s->begin);
+    sqlite3_bind_int64(s->lease, 1, ++s->number);
+    sqlite3_bind_int64(s->lease, 2, bench_epoch_ms());
+    bench_run(s->lease);
     sqlite3_bind_text(s->claim, 1, "orders", -1, SQLITE_STATIC);
-    sqlite3_bind_int64(s->claim, 2, bench_epoch_ms());
+    sqlite3_bind_int64(s->claim, 2, s->number);
   }
   sqlite3_bind_int(s->claim, 3, count);
   while ((rc = sqlite3_step(s->claim)) == SQLITE_ROW) {
@@ -52,7 +71,23 @@ static int claim(side *s, int count, char *ids) {
   }
   strcpy(ids, "]");
   sqlite3_reset(s->claim);
+  if (!s->product)
+    bench_run(s->commit);
   return rc == SQLITE_DONE ? n : -1;
+}
+
+static void ack(side *s, const char *id) {
+  sqlite3_bind_text(s->ack, 1, id, 24, SQLITE_STATIC);
+  if (s->product) {
+    bench_run(s->ack);
+    return;
+  }
+  bench_run(s->begin);
+  sqlite3_bind_int64(s->ack, 2, bench_epoch_ms());
+  bench_run(s->ack);
+  sqlite3_bind_int64(s->release, 1, s->number);
+  bench_run(s->release);
+  bench_run(s->commit);
 }
 
 /* Both sides settle singly; a batch is the product's own (the floor of the batch is the insert rate). */
@@ -62,11 +97,7 @@ static double singles(side *s, int count) {
   for (int i = 0; i < count; i++) {
     if (claim(s, 1, ids) != 1)
       return 0;
-    ids[26] = 0;
-    sqlite3_bind_text(s->ack, 1, ids + 2, 24, SQLITE_STATIC);
-    if (!s->product)
-      sqlite3_bind_int64(s->ack, 2, bench_epoch_ms());
-    bench_run(s->ack);
+    ack(s, ids + 2);
   }
   return count / (bench_now() - t);
 }

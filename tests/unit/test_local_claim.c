@@ -300,7 +300,9 @@ static void one_winner_each(void **state) {
     local_claim(&b, "t", 3, &all);
   }
   assert_int_equal(all.n, 20);
-  assert_int_equal(local_number(&a, "SELECT count(*) FROM msg_store_message WHERE owner = 'a'"), 8);
+  assert_int_equal(local_number(&a, "SELECT count(*) FROM msg_store_message JOIN msg_store_lease"
+                                    " ON number = lease WHERE state = 6 AND owner = 'a'"),
+                   8);
   msg_list_clear(&all);
   local_rig_close(&a);
   local_rig_close(&b);
