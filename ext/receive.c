@@ -11,7 +11,12 @@
 #include "ext/tables.h"
 #include "ext/values.h"
 
-enum { MAX_ARGS = 5, LIMIT_BIT = 1 << MAX_ARGS, ROWS_MAX = 1000000 };
+enum {
+  MAX_ARGS = 5,
+  LIMIT_BIT = 1 << MAX_ARGS,
+  BRIEF_BIT = LIMIT_BIT << 1, /* the statement reads none of the fields that a brief claim lacks */
+  ROWS_MAX = 1000000
+};
 
 typedef struct receive_form receive_form;
 
@@ -25,6 +30,7 @@ typedef struct receive_run {
   struct receive_run *next;
   sqlite3_value *args[MAX_ARGS]; /* owned; NULL: not given, or SQL NULL */
   int64_t limit;                 /* -1: none */
+  bool brief;
   msg_list rows;
   size_t left; /* rows that an await may still look for, one by one */
 } receive_run;
@@ -176,6 +182,7 @@ static int claim_start(receive_table *t, receive_run *r, msg_err *err) {
   if (rc != MSG_OK || r->limit == 0)
     return rc;
   rc = msg_table_call(&t->table, node, wait_ms ? MSG_CALL_WAIT : MSG_CALL_LOOK, &o, &call, err);
+  call.brief = rc == MSG_OK && r->brief;
   if (rc == MSG_OK)
     rc = msg_node_claim(o->node, &call, pattern, at_most(count, r->limit), lease_ms, wait_ms,
                         &r->rows, err);
@@ -308,6 +315,24 @@ static bool find_arguments(const sqlite3_index_info *info, int first, int count,
   return true;
 }
 
+static bool is_brief(const sqlite3_index_info *info, const receive_form *form) {
+  for (int i = 0; i < field_count(form); i++) {
+    switch (FIELDS[i]) {
+    case MSG_FIELD_SENDER_HOST:
+    case MSG_FIELD_IN_ANSWER_TO:
+    case MSG_FIELD_MAP:
+    case MSG_FIELD_ADDITIONAL:
+    case MSG_FIELD_KEY:
+    case MSG_FIELD_GROUP:
+      if (info->colUsed & UINT64_C(1) << i)
+        return false;
+      break;
+    default: break;
+    }
+  }
+  return form->claims;
+}
+
 static int receive_best_index(sqlite3_vtab *table, sqlite3_index_info *info) {
   const receive_form *form = ((receive_table *)table)->form;
   int given[MAX_ARGS] = {-1, -1, -1, -1, -1};
@@ -327,6 +352,8 @@ static int receive_best_index(sqlite3_vtab *table, sqlite3_index_info *info) {
     info->aConstraintUsage[limit].argvIndex = ++argc;
     info->aConstraintUsage[limit].omit = 1;
   }
+  if (is_brief(info, form))
+    info->idxNum |= BRIEF_BIT;
   info->estimatedRows = 10;
   info->estimatedCost = 1000;
   return SQLITE_OK;
@@ -346,6 +373,7 @@ static int run_new(int bits, sqlite3_value **argv, receive_run **out) {
   if (!r)
     return MSG_NOMEM;
   r->limit = -1;
+  r->brief = (bits & BRIEF_BIT) != 0;
   for (int i = 0; i < MAX_ARGS; i++) {
     if (!(bits & 1 << i))
       continue;
@@ -384,7 +412,7 @@ static bool same_value(sqlite3_value *a, sqlite3_value *b) {
 static receive_run *find_run(const receive_cursor *c, const receive_run *like) {
   receive_run *r = c->runs;
   for (; r; r = r->next) {
-    bool same = r->limit == like->limit;
+    bool same = r->limit == like->limit && r->brief == like->brief;
     for (int i = 0; same && i < MAX_ARGS; i++)
       same = same_value(r->args[i], like->args[i]);
     if (same)
