@@ -58,10 +58,12 @@ struct claiming {
   int64_t lease;      /* its number, this round */
   bool may_roll_back; /* the host's transaction decides about it */
   msg_list *out;
-  size_t base;   /* out->n before the call */
-  size_t before; /* out->n before this round */
-  bool narrow;   /* this round's rows are the first of their index */
-  bool buried;   /* this round */
+  size_t base;    /* out->n before the call */
+  size_t before;  /* out->n before this round */
+  bool narrow;    /* this round's rows are the first of their index */
+  bool buried;    /* this round */
+  msg_oid *spent; /* whose rolled-back deliveries this round counts */
+  size_t spent_n, spent_cap;
 };
 
 static size_t missing(const struct claiming *c) {
@@ -148,12 +150,22 @@ static int read_messages(msg_local_session *s, struct claiming *c, msg_err *err)
 
 /* Deliveries that were rolled back count too. */
 static int add_undone(msg_local_session *s, struct claiming *c, msg_message *m, msg_err *err) {
-  int32_t undone = msg_local_undone_take(s->store, &m->id, m->attempts, c->may_roll_back);
+  int32_t undone = msg_local_undone_count(s->store, &m->id, m->attempts);
   if (undone == 0)
     return MSG_OK;
+  if (msg_grow(&c->spent, &c->spent_cap, c->spent_n + 1, sizeof *c->spent) != MSG_OK)
+    return msg_err_nomem(err);
+  c->spent[c->spent_n++] = m->id;
   m->attempts += undone;
   return msg_local_exec(s, "UPDATE @.msg_store_message SET attempts = ?2 WHERE seq = ?1", NULL, err,
                         "ii", m->seq, (int64_t)m->attempts);
+}
+
+/* They are stored for good. */
+static void forget_spent(msg_local_session *s, struct claiming *c) {
+  for (size_t i = 0; i < c->spent_n; i++)
+    msg_local_undone_forget(s->store, &c->spent[i]);
+  c->spent_n = 0;
 }
 
 static int bury(msg_local_session *s, struct claiming *c, size_t i, msg_err *err) {
@@ -246,6 +258,7 @@ static int claim_work(msg_local_session *s, void *arg, msg_err *err) {
   struct claiming *c = arg;
   list_cut(c->out, c->before);
   c->buried = false;
+  c->spent_n = 0;
   int rc = read_messages(s, c, err);
   if (rc == MSG_OK)
     rc = bury_poison(s, c, err);
@@ -305,6 +318,8 @@ static int take(msg_local_session *s, struct claiming *c, msg_err *err) {
   int rc = is_dry(s, c, &dry, err);
   if (rc == MSG_OK && !dry)
     rc = msg_local_write(s, "claim", true, claim_work, c, err);
+  if (rc == MSG_OK && !c->may_roll_back)
+    forget_spent(s, c);
   if (rc != MSG_OK)
     list_cut(c->out, c->before);
   return rc;
@@ -349,6 +364,7 @@ int msg_local_claim(msg_session *base, const msg_actor *actor, const msg_claim *
     rc = msg_local_sweep(s, actor, c.now_ms, false, &backlog, err);
   if (rc == MSG_OK)
     rc = take_enough(s, &c, err);
+  msg_free(c.spent);
   bool some = out->n > c.base;
   /* What an earlier round has committed is theirs, whatever came after. */
   if (rc != MSG_OK && some && !c.may_roll_back)
