@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "ext/beside.h"
 #include "ext/field.h"
 #include "ext/tables.h"
 #include "ext/values.h"
@@ -186,6 +187,8 @@ static int claim_start(receive_table *t, receive_run *r, msg_err *err) {
   if (rc == MSG_OK)
     rc = msg_node_claim(o->node, &call, pattern, at_most(count, r->limit), lease_ms, wait_ms,
                         &r->rows, err);
+  if (rc == MSG_OK && o->aside && call.session == o->aside)
+    msg_beside_claimed(o);
   return rc == MSG_OK ? msg_connection_claimed(t->table.c, o, &r->rows, err) : rc;
 }
 
