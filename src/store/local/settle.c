@@ -150,6 +150,16 @@ static int by_seq(const void *a, const void *b) {
   return (x->item > y->item) - (x->item < y->item);
 }
 
+/* Mostly they come in order. */
+static void sort(void *at, size_t n, size_t size, int (*cmp)(const void *, const void *)) {
+  const char *p = at;
+  size_t i = 1;
+  while (i < n && cmp(p + (i - 1) * size, p + i * size) < 0)
+    i++;
+  if (i < n)
+    qsort(at, n, size, cmp);
+}
+
 static void add_found(struct batch *b, struct wanted *x, int64_t seq, int64_t lease) {
   x->found = true;
   b->at[b->n++] = (struct found){seq, lease, x->item};
@@ -190,8 +200,15 @@ static size_t first_of(const struct batch *b, const msg_oid *id) {
   return lo;
 }
 
-static void take_row(struct batch *b, const struct held *h, int64_t seq, const msg_oid *id) {
-  for (size_t i = first_of(b, id); i < b->wanted_n; i++) {
+/* *next: where the one after the last is expected. */
+static void take_row(struct batch *b, const struct held *h, int64_t seq, const msg_oid *id,
+                     size_t *next) {
+  size_t first = *next < b->wanted_n && msg_oid_cmp(&b->wanted[*next].item->id, id) == 0 &&
+                         !b->wanted[*next].found
+                     ? *next
+                     : first_of(b, id);
+  *next = first + 1;
+  for (size_t i = first; i < b->wanted_n; i++) {
     struct wanted *x = &b->wanted[i];
     if (msg_oid_cmp(&x->item->id, id) != 0)
       return;
@@ -207,14 +224,14 @@ static int find_rest(msg_local_session *s, struct batch *b, const struct held *h
       " WHERE state = 6 AND lease = ?1 AND seq > ?2 AND queue = ?3 AND grp IS NULL"
       " ORDER BY seq LIMIT ?4";
   sqlite3_stmt *stmt = NULL;
-  size_t before = b->n;
+  size_t before = b->n, next = 0;
   int rc = msg_local_bound(s, sql, &stmt, err, "iiti", h->lease, b->at[before - 1].seq, s->queue,
                            (int64_t)(2 * b->wanted_n));
   while (rc == MSG_OK && (rc = msg_local_row(s, stmt, err)) == MSG_OK) {
     const char *hex = (const char *)sqlite3_column_text(stmt, 1);
     msg_oid id;
     if (hex && msg_oid_parse(hex, &id))
-      take_row(b, h, sqlite3_column_int64(stmt, 0), &id);
+      take_row(b, h, sqlite3_column_int64(stmt, 0), &id, &next);
   }
   msg_local_done(s, stmt);
   b->alone = b->n == before;
@@ -241,8 +258,7 @@ static int find_rows(msg_local_session *s, const struct settling *w, struct batc
 /* Sorted; an id given twice is settled by the first item. */
 static void sort_rows(struct batch *b) {
   size_t n = 0;
-  if (b->n > 1)
-    qsort(b->at, b->n, sizeof *b->at, by_seq);
+  sort(b->at, b->n, sizeof *b->at, by_seq);
   for (size_t i = 0; i < b->n; i++) {
     if (n > 0 && b->at[n - 1].seq == b->at[i].seq)
       continue;
@@ -305,7 +321,7 @@ static int ack_found(msg_local_session *s, struct settling *w, struct batch *b, 
   for (size_t i = 0; i < w->n; i++)
     b->wanted[i] = (struct wanted){.item = &w->items[i]};
   b->wanted_n = w->n;
-  qsort(b->wanted, w->n, sizeof *b->wanted, by_id);
+  sort(b->wanted, w->n, sizeof *b->wanted, by_id);
   int rc = find_rows(s, w, b, err);
   if (rc != MSG_OK)
     return rc;
