@@ -251,6 +251,33 @@ static void a_lease_and_a_wait_are_arguments(void **state) {
   assert_true(host_now_ms() - began < 4000);
 }
 
+/* A statement that reads few columns has the store copy few. */
+static void a_claim_shows_what_is_asked_for(void **state) {
+  (void)state;
+  static const struct {
+    const char *columns, *want;
+  } cases[] = {
+      {"value", "1"},
+      {"topic || value || sender || priority || attempts || exclusive", "work1peer711"},
+      {"sender_host IS NOT NULL", "1"},
+      {"msg", "text"},
+      {"\"group\"", "g"},
+      {"key || map", "k{\"a\":1}"},
+      {"additional", "[2]"},
+      {"in_answer_to IS NULL AND recipients IS NULL AND delete_at IS NULL", "1"},
+      {"until - timestamp >= 30000 AND length(token) = 24 AND deliver_at = timestamp", "1"},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    host_run(peer, "SELECT msg_enqueue('work', 1, '{\"group\": \"g\", \"key\": \"k\", "
+                   "\"map\": {\"a\": 1}, \"additional\": [2], \"msg\": \"text\", "
+                   "\"priority\": 7}')");
+    assert_string_equal(host_text(db, "SELECT %s FROM msg_claim('work')", cases[i].columns),
+                        cases[i].want);
+    host_run(db, "SELECT msg_ack(id) FROM msg_messages");
+    host_run(peer, "DELETE FROM msg_store_key");
+  }
+}
+
 static void a_rolled_back_claim_comes_back(void **state) {
   (void)state;
   enqueue(2);
@@ -408,6 +435,7 @@ int main(void) {
       TEST(claim_leases),
       TEST(limit_bounds_a_claim),
       TEST(a_lease_and_a_wait_are_arguments),
+      TEST(a_claim_shows_what_is_asked_for),
       TEST(a_rolled_back_claim_comes_back),
       TEST(what_was_claimed_beside_is_settled_beside),
       TEST(what_the_host_claimed_is_settled_there),
