@@ -7,8 +7,9 @@
  * of our own, where each verb commits at once, as it would have on the host. It stays there until the
  * host's read transaction has ended. What the host itself reads stays the user's to finish.
  *
- * Two connections that write in turn empty each other's page cache. So what a table form has claimed
- * beside the host is settled there too, when on the host it would be a transaction of its own. */
+ * Two connections that write in turn empty each other's page cache. So what a table form has
+ * claimed beside the host is settled there too, when on the host it would be a transaction of its
+ * own. */
 #ifndef MSG_EXT_BESIDE_H
 #define MSG_EXT_BESIDE_H
 

@@ -41,8 +41,8 @@ static const char SQL_LEASE_RANGE[] =
     LEASE("INDEXED BY msg_store_message_ready") "state = 1 AND"
                                                 " queue = ?2 AND topic = ?3 AND (priority, "
                                                 "deliver_at, seq) <= (?4, ?5, ?6)";
-/* The same where it lies together in the table, alone or nearly so: changed while it is read, in one
- * walk. */
+/* The same where it lies together in the table, alone or nearly so: changed while it is read, in
+ * one walk. */
 static const char SQL_LEASE_RUN[] = LEASE("NOT INDEXED") "seq BETWEEN ?2 AND ?3";
 static const char SQL_LEASE_TOGETHER[] = LEASE(
     "NOT INDEXED") "seq BETWEEN ?7 AND ?8 AND state = 1"

@@ -3,7 +3,8 @@
  *
  * One row of msg_store_lease a claim, shared by the messages it took. Each of them names it by
  * number, so that a claim changes two small numbers of a message and moves nothing of it. A message
- * whose lease is extended gets another row with the same token. A row goes with its last message. */
+ * whose lease is extended gets another row with the same token. A row goes with its last message.
+ */
 #ifndef MSG_LOCAL_LEASE_H
 #define MSG_LOCAL_LEASE_H
 
