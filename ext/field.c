@@ -173,6 +173,10 @@ void msg_result_field(sqlite3_context *ctx, msg_connection *c, const msg_message
                       enum msg_field f) {
   msg_value v;
   msg_err err = MSG_ERR_INIT;
+  if (f == MSG_FIELD_ID && !msg_oid_is_zero(&m->id)) {
+    msg_result_oid(ctx, &m->id);
+    return;
+  }
   if (msg_field_value(c, m, f, &v, &err) != MSG_OK) {
     msg_result_error(ctx, &err);
     return;

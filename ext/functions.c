@@ -123,6 +123,8 @@ static void name_argument(const msg_invocation *in, const char *what, char *out,
 
 int msg_in_text(const msg_invocation *in, int i, const char *what, const char **out, msg_err *err) {
   char name[48];
+  if (msg_arg_text(in->argv[i], what, out, NULL) == MSG_OK)
+    return MSG_OK;
   name_argument(in, what, name, sizeof name);
   return msg_arg_text(in->argv[i], name, out, err);
 }

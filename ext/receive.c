@@ -7,12 +7,17 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "ext/beside.h"
 #include "ext/field.h"
 #include "ext/receive.h"
 #include "ext/temp.h"
 #include "ext/values.h"
 
-enum { LIMIT_BIT = 1 << MSG_RECEIVE_ARGS_MAX, LATE_BIT = LIMIT_BIT << 1 };
+enum {
+  LIMIT_BIT = 1 << MSG_RECEIVE_ARGS_MAX,
+  LATE_BIT = LIMIT_BIT << 1,
+  BRIEF_BIT = LATE_BIT << 1 /* the statement reads none of what a brief claim leaves out */
+};
 
 typedef struct receive_cursor {
   sqlite3_vtab_cursor base;
@@ -103,6 +108,24 @@ static bool find_arguments(const sqlite3_index_info *info, int first, int count,
   return true;
 }
 
+static bool is_brief(const sqlite3_index_info *info, const msg_receive_form *form) {
+  for (int i = 0; i < field_count(form); i++) {
+    switch (FIELDS[i]) {
+    case MSG_FIELD_SENDER_HOST:
+    case MSG_FIELD_IN_ANSWER_TO:
+    case MSG_FIELD_MAP:
+    case MSG_FIELD_ADDITIONAL:
+    case MSG_FIELD_KEY:
+    case MSG_FIELD_GROUP:
+      if (info->colUsed & UINT64_C(1) << i)
+        return false;
+      break;
+    default: break;
+    }
+  }
+  return form->claims;
+}
+
 /* So dear that any other order of the tables is taken; if there is none, xFilter says why. */
 static int best_of_none(sqlite3_index_info *info) {
   info->idxNum = LATE_BIT;
@@ -130,6 +153,8 @@ static int receive_best_index(sqlite3_vtab *table, sqlite3_index_info *info) {
     info->aConstraintUsage[limit].argvIndex = ++argc;
     info->aConstraintUsage[limit].omit = 1;
   }
+  if (is_brief(info, form))
+    info->idxNum |= BRIEF_BIT;
   info->estimatedRows = 10;
   info->estimatedCost = 1000;
   return SQLITE_OK;
@@ -149,6 +174,7 @@ static int run_new(int bits, sqlite3_value **argv, msg_receive_run **out) {
   if (!r)
     return MSG_NOMEM;
   r->limit = -1;
+  r->brief = (bits & BRIEF_BIT) != 0;
   for (int i = 0; i < MSG_RECEIVE_ARGS_MAX; i++) {
     if (!(bits & 1 << i))
       continue;
@@ -187,7 +213,7 @@ static bool same_value(sqlite3_value *a, sqlite3_value *b) {
 static msg_receive_run *find_run(const receive_cursor *c, const msg_receive_run *like) {
   msg_receive_run *r = c->runs;
   for (; r; r = r->next) {
-    bool same = r->limit == like->limit;
+    bool same = r->limit == like->limit && r->brief == like->brief;
     for (int i = 0; same && i < MSG_RECEIVE_ARGS_MAX; i++)
       same = same_value(r->args[i], like->args[i]);
     if (same)

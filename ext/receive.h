@@ -18,6 +18,7 @@ typedef struct msg_receive_run {
   struct msg_receive_run *next;
   sqlite3_value *args[MSG_RECEIVE_ARGS_MAX]; /* owned; NULL: not given, or SQL NULL */
   int64_t limit;                             /* -1: none */
+  bool brief; /* the statement reads none of what a brief claim leaves out (store/types.h) */
   msg_list rows;
   size_t left; /* rows that an await may still look for, one by one */
 } msg_receive_run;

@@ -43,26 +43,23 @@ void msg_oid_hex(const msg_oid *id, char out[MSG_OID_HEX + 1]) {
   out[MSG_OID_HEX] = '\0';
 }
 
-static int hex_digit(char c) {
-  if (c >= '0' && c <= '9')
-    return c - '0';
-  if (c >= 'a' && c <= 'f')
-    return c - 'a' + 10;
-  if (c >= 'A' && c <= 'F')
-    return c - 'A' + 10;
-  return -1;
-}
+/* The digit's value + 1; 0: none. */
+static const uint8_t HEX[256] = {
+    ['0'] = 1,  ['1'] = 2,  ['2'] = 3,  ['3'] = 4,  ['4'] = 5,  ['5'] = 6,  ['6'] = 7,  ['7'] = 8,
+    ['8'] = 9,  ['9'] = 10, ['a'] = 11, ['b'] = 12, ['c'] = 13, ['d'] = 14, ['e'] = 15, ['f'] = 16,
+    ['A'] = 11, ['B'] = 12, ['C'] = 13, ['D'] = 14, ['E'] = 15, ['F'] = 16,
+};
 
 bool msg_oid_parse(const char *s, msg_oid *out) {
   msg_oid id;
   if (!s)
     return false;
   for (size_t i = 0; i < sizeof id.b; i++) {
-    int hi = hex_digit(s[2 * i]);
-    int lo = hi < 0 ? -1 : hex_digit(s[2 * i + 1]); /* never past the NUL */
-    if (lo < 0)
+    unsigned hi = HEX[(uint8_t)s[2 * i]];
+    unsigned lo = hi == 0 ? 0 : HEX[(uint8_t)s[2 * i + 1]]; /* never past the NUL */
+    if (lo == 0)
       return false;
-    id.b[i] = (uint8_t)(hi << 4 | lo);
+    id.b[i] = (uint8_t)((hi - 1) << 4 | (lo - 1));
   }
   if (s[MSG_OID_HEX] != '\0')
     return false;

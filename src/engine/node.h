@@ -25,6 +25,8 @@ typedef struct msg_call {
   /* A wait could see nothing new (the host's transaction already holds a snapshot): waiting verbs
    * with a time-out above 0 that find nothing at once return MSG_MISUSE with the cure. */
   bool blind;
+  /* A claim for which msg_claim.brief is enough. */
+  bool brief;
   /* Probe between slices of at most 50 ms; NULL: never. */
   bool (*interrupted)(void *arg);
   void *arg;

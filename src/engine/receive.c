@@ -260,7 +260,9 @@ int msg_node_claim(msg_node *node, msg_call *call, const char *pattern, size_t c
   int rc = msg_use_begin(&u, node, err);
   if (rc != MSG_OK)
     return rc;
-  msg_claim query = {.count = count, .lease_ms = lease_ms ? lease_ms : u.policy->settings.lease_ms};
+  msg_claim query = {.count = count,
+                     .lease_ms = lease_ms ? lease_ms : u.policy->settings.lease_ms,
+                     .brief = call->brief};
   rc = check_claim(&query, pattern, err);
   if (rc == MSG_OK)
     rc = msg_pattern_new(pattern, &compiled, err);

@@ -46,6 +46,8 @@ typedef struct msg_claim {
   size_t paused_count;
   size_t count;     /* > 0 */
   int64_t lease_ms; /* > 0 */
+  bool brief; /* of the messages sender_host, in_answer_to, map, additional, key, group and owner
+                 are not asked for, and may be left out */
 } msg_claim;
 
 enum msg_settle_verb {

@@ -9,17 +9,15 @@
   " sender_host, exclusive, timestamp, ttl, timing_out, value)"                                    \
   " VALUES(?1, 'msg', ?2, ?3, 1000, ?4, ?6, 'bench', 'host', ?5, ?4, 0, ?6 IS NOT NULL, ?7)"
 
-/* ?1 topic, ?2 now, ?3 count */
+/* ?1 topic, ?2 lease, ?3 count */
 #define BARE_CLAIM                                                                                 \
-  "UPDATE msg_store_message SET state = 6, owner = 'bench', token = 'token', holder = 'holder',"   \
-  " since = ?2, due = ?2 + 30000, attempts = attempts + 1"                                         \
+  "UPDATE msg_store_message SET state = 6, lease = ?2, attempts = attempts + 1"                    \
   " WHERE seq IN (SELECT seq FROM msg_store_message WHERE state = 1 AND queue = 'msg' AND topic "  \
   "= ?1"                                                                                           \
   " ORDER BY priority, deliver_at LIMIT ?3)"                                                       \
   " RETURNING id, value"
 
-/* ?1 id, ?2 now */
-#define BARE_ACK                                                                                   \
-  "DELETE FROM msg_store_message WHERE id = ?1 AND state = 6 AND token = 'token' AND due > ?2"
+/* ?1 id, ?2 lease */
+#define BARE_ACK "DELETE FROM msg_store_message WHERE id = ?1 AND state = 6 AND lease = ?2"
 
 #endif

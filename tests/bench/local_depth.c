@@ -23,8 +23,8 @@ static const shape shapes[] = {
     {"all ready", FRONT("1", "1000000 + i", "NULL", "NULL", "NULL")},
     {"delayed in front", FRONT("4", "4000000000000 + i", "4000000000000 + i", "NULL", "NULL")},
     {"expired in front", FRONT("2", "1000000 + i", "NULL", "2000000 + i", "NULL")},
-    {"one busy group in front", FRONT("CASE WHEN i = 1 THEN 6 ELSE 5 END", "1000000 + i",
-                                      "CASE WHEN i = 1 THEN 4000000000000 END", "NULL", "'g'")},
+    {"one busy group in front",
+     FRONT("CASE WHEN i = 1 THEN 6 ELSE 5 END", "1000000 + i", "NULL", "NULL", "'g'")},
 };
 
 /* Behind them: enough ready ones for every claim. */
@@ -42,8 +42,9 @@ static void fill(sqlite3 *db, const shape *s, int front) {
       READY, bench_payload());
   bench_exec(db, sql);
   sqlite3_free(sql);
-  bench_exec(db, "UPDATE msg_store_message SET holder = 'elsewhere', owner = 'elsewhere', token = "
-                 "'x' WHERE state = 6");
+  bench_exec(db, "INSERT INTO msg_store_lease VALUES(20000000, 'elsewhere', 'x', 'elsewhere', 0, "
+                 "4000000000000)");
+  bench_exec(db, "UPDATE msg_store_message SET lease = 20000000 WHERE state = 6");
   bench_exec(db, "PRAGMA wal_checkpoint(TRUNCATE)");
 }
 

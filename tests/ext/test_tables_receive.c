@@ -249,6 +249,33 @@ static void a_lease_and_a_wait_are_arguments(void **state) {
   assert_true(host_now_ms() - began < 4000);
 }
 
+/* A statement that reads few columns has the store copy few. */
+static void a_claim_shows_what_is_asked_for(void **state) {
+  (void)state;
+  static const struct {
+    const char *columns, *want;
+  } cases[] = {
+      {"value", "1"},
+      {"topic || value || sender || priority || attempts || exclusive", "work1peer711"},
+      {"sender_host IS NOT NULL", "1"},
+      {"msg", "text"},
+      {"\"group\"", "g"},
+      {"key || map", "k{\"a\":1}"},
+      {"additional", "[2]"},
+      {"in_answer_to IS NULL AND recipients IS NULL AND delete_at IS NULL", "1"},
+      {"until - timestamp >= 30000 AND length(token) = 24 AND deliver_at = timestamp", "1"},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    host_run(peer, "SELECT msg_enqueue('work', 1, '{\"group\": \"g\", \"key\": \"k\", "
+                   "\"map\": {\"a\": 1}, \"additional\": [2], \"msg\": \"text\", "
+                   "\"priority\": 7}')");
+    assert_string_equal(host_text(db, "SELECT %s FROM msg_claim('work')", cases[i].columns),
+                        cases[i].want);
+    host_run(db, "SELECT msg_ack(id) FROM msg_messages");
+    host_run(peer, "DELETE FROM msg_store_key");
+  }
+}
+
 static void a_rolled_back_claim_comes_back(void **state) {
   (void)state;
   enqueue(2);
@@ -358,6 +385,38 @@ static void the_first_statement_may_be_a_receiving_one(void **state) {
 
 #define TEST(f) cmocka_unit_test_setup_teardown(f, open_db, close_db)
 
+/* Settled where it was claimed, unless the host's own transaction is open. data_version: another
+ * connection has written. */
+static void what_was_claimed_beside_is_settled_beside(void **state) {
+  (void)state;
+  enqueue(8);
+  host_run(db, "CREATE TABLE done(n NOT NULL)");
+  host_run(db, "CREATE TEMP TABLE work AS SELECT id FROM msg_claim('work', 4)");
+  assert_int_equal(host_int(db, "SELECT count(*) FROM msg_claim('work', 4)"), 4);
+  int64_t version = host_int(db, "PRAGMA data_version");
+  host_run(db, "SELECT msg_ack((SELECT id FROM work LIMIT 1))");
+  assert_int_not_equal(host_int(db, "PRAGMA data_version"), version);
+  assert_int_equal(host_int(peer, "SELECT count(*) FROM msg_locks"), 7);
+  version = host_int(db, "PRAGMA data_version");
+  host_run(db, "BEGIN; SELECT msg_ack(id) FROM work; ROLLBACK");
+  assert_int_equal(claimed(), 7);
+  host_fails(db, SQLITE_CONSTRAINT_NOTNULL, "done.n",
+             "INSERT INTO done SELECT nullif(msg_ack(id), 1) FROM work");
+  assert_int_equal(claimed(), 7);
+  assert_int_equal(host_int(db, "PRAGMA data_version"), version);
+}
+
+static void what_the_host_claimed_is_settled_there(void **state) {
+  (void)state;
+  enqueue(2);
+  host_run(db, "SELECT count(*) FROM msg_claim('work')");
+  const char *id = host_text(db, "SELECT msg_claim('work') ->> 'id'");
+  int64_t version = host_int(db, "PRAGMA data_version");
+  assert_int_equal(host_int(db, "SELECT msg_ack('%s')", id), 1);
+  assert_int_equal(host_int(db, "PRAGMA data_version"), version);
+  assert_int_equal(claimed(), 1);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       TEST(await_gives_what_is_there),
@@ -374,7 +433,10 @@ int main(void) {
       TEST(claim_leases),
       TEST(limit_bounds_a_claim),
       TEST(a_lease_and_a_wait_are_arguments),
+      TEST(a_claim_shows_what_is_asked_for),
       TEST(a_rolled_back_claim_comes_back),
+      TEST(what_was_claimed_beside_is_settled_beside),
+      TEST(what_the_host_claimed_is_settled_there),
       TEST(a_node_may_be_named),
       TEST(request_gives_answers_as_rows),
       TEST(arguments_are_checked),

@@ -206,6 +206,27 @@ class Settling(support.Case):
         self.assertEqual([a.state(id) for id in ids[2:4]], [None, "claimed"])
         self.assertEqual(a.one("SELECT msg_ack('[]')"), 0)
 
+    def test_an_array_may_be_written_in_any_way(self):
+        a = self.db("a")
+        for shape in (' \n[ "{0}" ,\t"{1}"\r\n] ', '["{0}","{1}"]', '["{0}", {{"id": "{1}"}}]',
+                      '[{{"id": "{0}"}}, "{1}"]', '["\\u0030{2}", "{1}"]', '["{1}","{0}","{1}"]'):
+            ids = [a.send("work", i, exclusive=True) for i in range(2)]
+            while not ids[0].startswith("0"):  # its first digit is written as an escape
+                ids[0] = "0" + ids[0][1:]
+                a.rows("DELETE FROM msg_messages WHERE value = 0")
+                a.rows("INSERT INTO msg_messages(id, topic, value, exclusive) VALUES(?, 'work', 0, 1)", ids[0])
+            self.assertEqual(len(a.claims("work", 2)), 2)
+            text = shape.format(ids[0], ids[1], ids[0][1:])
+            with self.subTest(text):
+                self.assertEqual(a.one("SELECT msg_ack(?)", text), 2)
+        ids = [a.enqueue("work", i) for i in range(2)]
+        a.claims("work", 2)
+        for shape in ('["{0}","{1}"', '["{0}","{1}",]', '["{0}""{1}"]', '["{0}","{1}"]]', '["{0}","{1}x"]',
+                      '["{0}","{1}"] x', '["{0}",5]', '["{0}",,"{1}"]'):
+            with self.subTest(shape), self.assertRaisesRegex(Exception, "msg: INVALID"):
+                a.one("SELECT msg_ack(?)", shape.format(*ids))
+        self.assertEqual(a.one("SELECT msg_ack(?)", json.dumps([id.upper() for id in ids])), 2)
+
     def test_each_settling_verb_takes_a_batch(self):
         a = self.db("a")
         for i in range(4):

@@ -239,6 +239,33 @@ static void rolled_back_deliveries_count(void **state) {
   msg_list_clear(&list);
 }
 
+/* A reader keeps the claim from its commit. */
+static void refused_commit_forgets_no_delivery(void **state) {
+  (void)state;
+  char path[64];
+  local_rig a, b;
+  msg_list list = MSG_LIST_INIT;
+  local_path_new(path);
+  local_rig_open(&a, path, "a");
+  msg_oid id = local_send(&a, "t", "x");
+  local_rig_open(&b, path, "b");
+  a.store->ops->claims_undone(a.store, &id, 1);
+  local_sql(&b, "BEGIN; SELECT count(*) FROM msg_store_message");
+  assert_int_equal(local_claim_rc(&a, "t", 1, 30000, &list), MSG_BUSY);
+  assert_int_equal(list.n, 0);
+  local_sql(&b, "COMMIT");
+  local_claim(&a, "t", 1, &list);
+  assert_int_equal(list.n, 1);
+  assert_int_equal(list.at[0].attempts, 2);
+  assert_true(local_release(&a, &id, 0));
+  local_claim(&a, "t", 1, &list);
+  assert_int_equal(list.at[1].attempts, 3);
+  msg_list_clear(&list);
+  local_rig_close(&b);
+  local_rig_close(&a);
+  local_path_remove(path);
+}
+
 static void committed_after_a_rollback_counts_once(void **state) {
   (void)state;
   msg_oid id = local_send(&rig, "t", "x");
@@ -287,7 +314,9 @@ static void one_winner_each(void **state) {
     local_claim(&b, "t", 3, &all);
   }
   assert_int_equal(all.n, 20);
-  assert_int_equal(local_number(&a, "SELECT count(*) FROM msg_store_message WHERE owner = 'a'"), 8);
+  assert_int_equal(local_number(&a, "SELECT count(*) FROM msg_store_message JOIN msg_store_lease"
+                                    " ON number = lease WHERE state = 6 AND owner = 'a'"),
+                   8);
   msg_list_clear(&all);
   local_rig_close(&a);
   local_rig_close(&b);
@@ -324,6 +353,7 @@ int main(void) {
       TEST(too_many_attempts_is_dead),
       TEST(lowered_max_buries_instead_of_handing_out),
       TEST(rolled_back_deliveries_count),
+      cmocka_unit_test(refused_commit_forgets_no_delivery),
       TEST(committed_after_a_rollback_counts_once),
       TEST(big_batch_comes_sorted),
       cmocka_unit_test(one_winner_each),

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "store/local/lease.h"
 #include "support/cmocka_compat.h"
 #include "support/local_rig.h"
 
@@ -25,6 +26,10 @@ static msg_oid claimed(char token[MSG_OID_HEX + 1], const char *recipient, const
 
 static int64_t left(void) {
   return local_number(&rig, "SELECT count(*) FROM msg_store_message");
+}
+
+static int64_t leases(void) {
+  return local_number(&rig, "SELECT count(*) FROM msg_store_lease");
 }
 
 static void ack_removes(void **state) {
@@ -77,9 +82,10 @@ static void release_returns_it(void **state) {
   msg_oid id = claimed(token, NULL, NULL);
   assert_true(local_release(&rig, &id, 0));
   assert_int_equal(local_count(&rig, MSG_LOCAL_READY), 1);
-  assert_int_equal(local_number(&rig, "SELECT owner IS NULL AND token IS NULL AND holder IS NULL"
+  assert_int_equal(local_number(&rig, "SELECT lease = " MSG_LOCAL_NO_LEASE
                                       " AND due IS NULL AND attempts = 1 FROM msg_store_message"),
                    1);
+  assert_int_equal(leases(), 0);
   assert_string_equal(local_claimed(&rig, "t", 1), "x");
   assert_true(local_release(&rig, &id, 5000));
   assert_int_equal(local_count(&rig, MSG_LOCAL_DELAYED), 1);
@@ -120,6 +126,64 @@ static void extend_moves_the_end(void **state) {
   msg_clock_shift(30001);
   assert_string_equal(local_claimed(&rig, "t", 1), "");
   assert_true(local_settle(&rig, MSG_SETTLE_ACK, &id, token));
+}
+
+/* Messages of one claim: each may be extended alone, and all together. */
+static void extend_takes_one_out_of_its_batch(void **state) {
+  (void)state;
+  msg_settle_item items[3] = {{.done = false}};
+  for (int i = 0; i < 3; i++)
+    items[i].id = local_send(&rig, "t", i == 0 ? "a" : i == 1 ? "b" : "c");
+  assert_string_equal(local_claimed(&rig, "t", 9), "a,b,c");
+  assert_int_equal(leases(), 1);
+  msg_settle how = {.verb = MSG_SETTLE_EXTEND, .lease_ms = 60000};
+  assert_int_equal(rig.session->ops->settle(rig.session, &rig.actor, &how, items, 1, &rig.err),
+                   MSG_OK);
+  assert_int_equal(leases(), 2);
+  msg_clock_shift(30001);
+  assert_string_equal(local_claimed(&rig, "t", 9), "b,c");
+  how.lease_ms = 90000;
+  assert_int_equal(rig.session->ops->settle(rig.session, &rig.actor, &how, items, 3, &rig.err),
+                   MSG_OK);
+  assert_true(items[0].done && items[1].done && items[2].done);
+  assert_int_equal(leases(), 2);
+  msg_clock_shift(119000);
+  assert_string_equal(local_claimed(&rig, "t", 9), "");
+  how.verb = MSG_SETTLE_ACK;
+  assert_int_equal(rig.session->ops->settle(rig.session, &rig.actor, &how, items, 3, &rig.err),
+                   MSG_OK);
+  assert_true(items[0].done && items[1].done && items[2].done);
+  assert_int_equal(leases(), 0);
+  assert_int_equal(left(), 0);
+}
+
+/* Of one claim and of many, others between them, one given twice. */
+static void acks_of_many_leases_in_one_batch(void **state) {
+  (void)state;
+  enum { N = 12 };
+  msg_settle_item items[N + 1] = {{.done = false}};
+  msg_list list = MSG_LIST_INIT;
+  for (int i = 0; i < N; i++) {
+    local_send(&rig, "t", "x");
+    local_send(&rig, i % 3 ? "between" : "t2", "y");
+  }
+  local_claim(&rig, "t", N - 4, &list);
+  for (int i = 0; i < 4; i++)
+    local_claim(&rig, "t", 1, &list);
+  for (int i = 0; i < N; i++) {
+    items[i].id = list.at[N - 1 - i].id;
+    items[i].token = i == 3 || i == 7 ? "nobody's" : i % 2 ? list.at[N - 1 - i].token : NULL;
+  }
+  items[N].id = items[5].id;
+  msg_settle how = {.verb = MSG_SETTLE_ACK};
+  assert_int_equal(rig.session->ops->settle(rig.session, &rig.actor, &how, items, N + 1, &rig.err),
+                   MSG_OK);
+  for (int i = 0; i <= N; i++)
+    assert_int_equal(items[i].done, i != 3 && i != 7 && i != N);
+  assert_int_equal(left(), N + 2);
+  assert_int_equal(leases(), 2);
+  local_check_plans(&rig);
+  msg_list_clear(&list);
 }
 
 static void reject_buries(void **state) {
@@ -179,6 +243,8 @@ int main(void) {
       TEST(release_gives_lanes_back),
       TEST(released_head_stays_head),
       TEST(extend_moves_the_end),
+      TEST(extend_takes_one_out_of_its_batch),
+      TEST(acks_of_many_leases_in_one_batch),
       TEST(reject_buries),
       TEST(free_is_for_anybody),
       TEST(batch_settles_what_is_theirs),

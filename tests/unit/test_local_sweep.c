@@ -4,6 +4,7 @@
 
 #include "base/mem.h"
 #include "base/process.h"
+#include "store/local/lease.h"
 #include "support/child.h"
 #include "support/cmocka_compat.h"
 #include "support/local_rig.h"
@@ -78,8 +79,21 @@ static void leases_end(void **state) {
   local_sweep(&rig);
   assert_int_equal(local_count(&rig, MSG_LOCAL_DEAD), 2);
   assert_int_equal(local_number(&rig, "SELECT count(*) FROM msg_store_message WHERE reason = "
-                                      "'max_attempts' AND owner IS NULL"),
+                                      "'max_attempts' AND lease = " MSG_LOCAL_NO_LEASE),
                    2);
+  assert_int_equal(local_number(&rig, "SELECT count(*) FROM msg_store_lease"), 0);
+}
+
+static void a_lease_without_messages_ends(void **state) {
+  (void)state;
+  put("a", true, 0, 0, NULL, NULL);
+  assert_string_equal(local_claimed(&rig, "t", 9), "a");
+  local_sql(&rig, "DELETE FROM msg_store_message");
+  local_sweep(&rig);
+  assert_int_equal(local_number(&rig, "SELECT count(*) FROM msg_store_lease"), 1);
+  msg_clock_shift(30001);
+  local_sweep(&rig);
+  assert_int_equal(local_number(&rig, "SELECT count(*) FROM msg_store_lease"), 0);
 }
 
 static void expired_go_with_their_lanes_and_let_groups_on(void **state) {
@@ -91,9 +105,9 @@ static void expired_go_with_their_lanes_and_let_groups_on(void **state) {
   put("follower", true, 0, 1500, NULL, "g");
   put("next", true, 0, 0, NULL, "g");
   put("claimed", true, 0, 900, NULL, NULL);
-  local_sql(
-      &rig,
-      "UPDATE msg_store_message SET state = 6, due = 9e15, holder = 'x' WHERE value = 'claimed'");
+  local_sql(&rig,
+            "UPDATE msg_store_message SET state = 6, lease = 20000000 WHERE value = 'claimed';"
+            "INSERT INTO msg_store_lease VALUES(20000000, 'o', 't', 'x', 1, 9000000000000000)");
   msg_clock_shift(1600);
   local_sweep(&rig);
   assert_int_equal(local_number(&rig, "SELECT count(*) FROM msg_store_message"), 2);
@@ -227,6 +241,7 @@ int main(void) {
       TEST(delays_end),
       TEST(delayed_broadcasts_become_visible_in_order_at_new_numbers),
       TEST(leases_end),
+      TEST(a_lease_without_messages_ends),
       TEST(expired_go_with_their_lanes_and_let_groups_on),
       TEST(a_look_moves_at_most_256),
       TEST(looks_are_rare_unless_forced),

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "store/local/candidates.h"
+#include "store/local/lease.h"
 #include "store/local/move.h"
 #include "store/local/reading.h"
 
@@ -16,40 +17,53 @@
 #define ROUNDS_MAX 16
 
 /* No row where the wide way has a say. */
-static const char SQL_NARROW[] =
-    "SELECT " MSG_LOCAL_COLUMNS " FROM @.msg_store_message INDEXED BY msg_store_message_ready"
-    " WHERE state = 1 AND queue = ?1 AND topic = ?2"
-    " AND NOT EXISTS(SELECT 1 FROM @.msg_store_message INDEXED BY msg_store_message_mortal_end"
-    "  WHERE state = 2 AND queue = ?1 AND topic = ?2 AND delete_at > ?4)"
-    " AND NOT EXISTS(SELECT 1 FROM @.msg_store_lane WHERE queue = ?1 AND node = ?5"
-    "  AND exclusive = 1)"
-    " ORDER BY priority, deliver_at, seq LIMIT ?3";
+#define NARROW(columns)                                                                            \
+  "SELECT " columns " FROM @.msg_store_message INDEXED BY msg_store_message_ready"                 \
+  " WHERE state = 1 AND queue = ?1 AND topic = ?2"                                                 \
+  " AND NOT EXISTS(SELECT 1 FROM @.msg_store_message INDEXED BY msg_store_message_mortal_end"      \
+  "  WHERE state = 2 AND queue = ?1 AND topic = ?2 AND delete_at > ?4)"                            \
+  " AND NOT EXISTS(SELECT 1 FROM @.msg_store_lane WHERE queue = ?1 AND node = ?5"                  \
+  "  AND exclusive = 1)"                                                                           \
+  " ORDER BY priority, deliver_at, seq LIMIT ?3"
+static const char SQL_NARROW[] = NARROW(MSG_LOCAL_COLUMNS);
+static const char SQL_NARROW_BRIEF[] = NARROW(MSG_LOCAL_BRIEF_COLUMNS);
 static const char SQL_ROW[] =
     "SELECT " MSG_LOCAL_COLUMNS " FROM @.msg_store_message WHERE seq = ?1";
 
 /* OR FAIL, for ABORT would keep a copy of every page it touches; the savepoint around undoes it. */
-#define LEASE(from)                                                                                \
-  "UPDATE OR FAIL " from " SET state = 6, due = ?1, owner = ?2, token = ?3, holder = ?4,"          \
-  " since = ?5, attempts = attempts + 1 WHERE "
+#define LEASE(by)                                                                                  \
+  "UPDATE OR FAIL @.msg_store_message " by                                                         \
+  " SET state = 6, lease = ?1, attempts = attempts + 1 WHERE "
 
-static const char SQL_LEASE_ONE[] = LEASE("@.msg_store_message") "seq = ?6";
-/* What SQL_NARROW gave, by its last row: a range of its index, while nobody else can write. */
-static const char SQL_LEASE_RANGE[] = LEASE(
-    "@.msg_store_message INDEXED BY msg_store_message_ready") "state = 1 AND queue = ?6 AND topic "
-                                                              "= ?7 AND (priority, deliver_at, "
-                                                              "seq) <= (?8, ?9, ?10)";
+static const char SQL_LEASE_ONE[] = LEASE("NOT INDEXED") "seq = ?2";
+/* What SQL_NARROW gave, by its last row, while nobody else can write: a range of its index. */
+static const char SQL_LEASE_RANGE[] =
+    LEASE("INDEXED BY msg_store_message_ready") "state = 1 AND"
+                                                " queue = ?2 AND topic = ?3 AND (priority, "
+                                                "deliver_at, seq) <= (?4, ?5, ?6)";
+/* The same where it lies together in the table, alone or nearly so: changed while it is read, in
+ * one walk. */
+static const char SQL_LEASE_RUN[] = LEASE("NOT INDEXED") "seq BETWEEN ?2 AND ?3";
+static const char SQL_LEASE_TOGETHER[] = LEASE(
+    "NOT INDEXED") "seq BETWEEN ?7 AND ?8 AND state = 1"
+                   " AND queue = ?2 AND topic = ?3 AND (priority, deliver_at, seq) <= (?4, ?5, ?6)";
+/* Rows of others that it may walk over, by the row. */
+#define APART_MAX 4
 
 struct claiming {
   const msg_actor *actor;
   const msg_claim *claim;
   int64_t now_ms;
   char token[MSG_OID_HEX + 1];
+  int64_t lease;      /* its number, this round */
   bool may_roll_back; /* the host's transaction decides about it */
   msg_list *out;
-  size_t base;   /* out->n before the call */
-  size_t before; /* out->n before this round */
-  bool narrow;   /* this round's rows are the first of their index */
-  bool buried;   /* this round */
+  size_t base;    /* out->n before the call */
+  size_t before;  /* out->n before this round */
+  bool narrow;    /* this round's rows are the first of their index */
+  bool buried;    /* this round */
+  msg_oid *spent; /* whose rolled-back deliveries this round counts */
+  size_t spent_n, spent_cap;
 };
 
 static size_t missing(const struct claiming *c) {
@@ -74,12 +88,17 @@ static void list_remove(msg_list *l, size_t i) {
 
 /* ---- reading ---- */
 
-/* Appends every row of a bound statement, and gives it back. */
-static int read_rows(msg_local_session *s, struct claiming *c, sqlite3_stmt *stmt, msg_err *err) {
+/* Appends every row of a bound statement, and gives it back. `topic` not NULL: brief rows of it. */
+static int read_rows(msg_local_session *s, struct claiming *c, sqlite3_stmt *stmt,
+                     const char *topic, msg_err *err) {
   int rc;
   while ((rc = msg_local_row(s, stmt, err)) == MSG_OK) {
     msg_message *m = msg_list_add(c->out);
-    rc = m ? msg_local_read_row(stmt, c->now_ms, m, err) : msg_err_nomem(err);
+    if (!m)
+      rc = msg_err_nomem(err);
+    else
+      rc = topic ? msg_local_read_brief(stmt, topic, m, err)
+                 : msg_local_read_row(stmt, c->now_ms, m, err);
     if (rc != MSG_OK)
       break;
   }
@@ -89,9 +108,11 @@ static int read_rows(msg_local_session *s, struct claiming *c, sqlite3_stmt *stm
 
 static int read_narrow(msg_local_session *s, struct claiming *c, msg_err *err) {
   sqlite3_stmt *stmt = NULL;
-  int rc = msg_local_bound(s, SQL_NARROW, &stmt, err, "ttiit", s->queue, exact_topic(c->claim),
-                           (int64_t)missing(c), c->now_ms, c->actor->node);
-  return rc == MSG_OK ? read_rows(s, c, stmt, err) : rc;
+  const char *topic = exact_topic(c->claim);
+  bool brief = c->claim->brief;
+  int rc = msg_local_bound(s, brief ? SQL_NARROW_BRIEF : SQL_NARROW, &stmt, err, "ttiit", s->queue,
+                           topic, (int64_t)missing(c), c->now_ms, c->actor->node);
+  return rc == MSG_OK ? read_rows(s, c, stmt, brief ? topic : NULL, err) : rc;
 }
 
 static int read_wide(msg_local_session *s, struct claiming *c, msg_err *err) {
@@ -102,7 +123,7 @@ static int read_wide(msg_local_session *s, struct claiming *c, msg_err *err) {
     sqlite3_stmt *stmt = NULL;
     rc = msg_local_bound(s, SQL_ROW, &stmt, err, "i", found.at[i].seq);
     if (rc == MSG_OK)
-      rc = read_rows(s, c, stmt, err);
+      rc = read_rows(s, c, stmt, NULL, err);
   }
   s->claim_wide = found.wide;
   msg_free(found.at);
@@ -129,12 +150,22 @@ static int read_messages(msg_local_session *s, struct claiming *c, msg_err *err)
 
 /* Deliveries that were rolled back count too. */
 static int add_undone(msg_local_session *s, struct claiming *c, msg_message *m, msg_err *err) {
-  int32_t undone = msg_local_undone_take(s->store, &m->id, m->attempts, c->may_roll_back);
+  int32_t undone = msg_local_undone_count(s->store, &m->id, m->attempts);
   if (undone == 0)
     return MSG_OK;
+  if (msg_grow(&c->spent, &c->spent_cap, c->spent_n + 1, sizeof *c->spent) != MSG_OK)
+    return msg_err_nomem(err);
+  c->spent[c->spent_n++] = m->id;
   m->attempts += undone;
   return msg_local_exec(s, "UPDATE @.msg_store_message SET attempts = ?2 WHERE seq = ?1", NULL, err,
                         "ii", m->seq, (int64_t)m->attempts);
+}
+
+/* They are stored for good. */
+static void forget_spent(msg_local_session *s, struct claiming *c) {
+  for (size_t i = 0; i < c->spent_n; i++)
+    msg_local_undone_forget(s->store, &c->spent[i]);
+  c->spent_n = 0;
 }
 
 static int bury(msg_local_session *s, struct claiming *c, size_t i, msg_err *err) {
@@ -169,8 +200,8 @@ static int64_t lease_end(const struct claiming *c) {
 
 /* As the row will be. */
 static int show_lease(const struct claiming *c, msg_message *m, msg_err *err) {
-  m->owner = msg_strdup(c->actor->node);
-  if (!m->owner)
+  m->owner = c->claim->brief ? NULL : msg_strdup(c->actor->node);
+  if (!m->owner && !c->claim->brief)
     return msg_err_nomem(err);
   m->state = MSG_STATE_CLAIMED;
   m->attempts++;
@@ -181,21 +212,36 @@ static int show_lease(const struct claiming *c, msg_message *m, msg_err *err) {
 }
 
 static int lease_one(msg_local_session *s, const struct claiming *c, int64_t seq, msg_err *err) {
-  return msg_local_exec(s, SQL_LEASE_ONE, NULL, err, "itttii", lease_end(c), c->actor->node,
-                        c->token, c->actor->process, c->now_ms, seq);
+  return msg_local_exec(s, SQL_LEASE_ONE, NULL, err, "ii", c->lease, seq);
 }
 
 static int lease_range(msg_local_session *s, const struct claiming *c, msg_err *err) {
   const msg_message *last = &c->out->at[c->out->n - 1];
-  return msg_local_exec(s, SQL_LEASE_RANGE, NULL, err, "itttittiii", lease_end(c), c->actor->node,
-                        c->token, c->actor->process, c->now_ms, s->queue, exact_topic(c->claim),
-                        (int64_t)last->priority, last->deliver_at_ms, last->seq);
+  int64_t lo = last->seq, hi = last->seq, n = (int64_t)(c->out->n - c->before);
+  for (size_t i = c->before; i < c->out->n; i++) {
+    int64_t seq = c->out->at[i].seq;
+    lo = seq < lo ? seq : lo;
+    hi = seq > hi ? seq : hi;
+  }
+  if (hi - lo == n - 1)
+    return msg_local_exec(s, SQL_LEASE_RUN, NULL, err, "iii", c->lease, lo, hi);
+  if ((hi - lo) / APART_MAX < n)
+    return msg_local_exec(s, SQL_LEASE_TOGETHER, NULL, err, "ittiiiii", c->lease, s->queue,
+                          exact_topic(c->claim), (int64_t)last->priority, last->deliver_at_ms,
+                          last->seq, lo, hi);
+  return msg_local_exec(s, SQL_LEASE_RANGE, NULL, err, "ittiii", c->lease, s->queue,
+                        exact_topic(c->claim), (int64_t)last->priority, last->deliver_at_ms,
+                        last->seq);
 }
 
-static int lease(msg_local_session *s, const struct claiming *c, msg_err *err) {
+static int lease(msg_local_session *s, struct claiming *c, msg_err *err) {
+  if (c->out->n == c->before)
+    return MSG_OK;
   /* Burying may have made a follower ready in between, which was not read. */
   bool range = c->narrow && !c->buried && c->out->n - c->before > 1;
-  int rc = range ? lease_range(s, c, err) : MSG_OK;
+  int rc = msg_local_lease_new(s, c->actor, c->token, c->now_ms, lease_end(c), &c->lease, err);
+  if (rc == MSG_OK && range)
+    rc = lease_range(s, c, err);
   for (size_t i = c->before; rc == MSG_OK && i < c->out->n; i++) {
     msg_message *m = &c->out->at[i];
     if (!range)
@@ -212,6 +258,7 @@ static int claim_work(msg_local_session *s, void *arg, msg_err *err) {
   struct claiming *c = arg;
   list_cut(c->out, c->before);
   c->buried = false;
+  c->spent_n = 0;
   int rc = read_messages(s, c, err);
   if (rc == MSG_OK)
     rc = bury_poison(s, c, err);
@@ -271,6 +318,8 @@ static int take(msg_local_session *s, struct claiming *c, msg_err *err) {
   int rc = is_dry(s, c, &dry, err);
   if (rc == MSG_OK && !dry)
     rc = msg_local_write(s, "claim", true, claim_work, c, err);
+  if (rc == MSG_OK && !c->may_roll_back)
+    forget_spent(s, c);
   if (rc != MSG_OK)
     list_cut(c->out, c->before);
   return rc;
@@ -315,6 +364,7 @@ int msg_local_claim(msg_session *base, const msg_actor *actor, const msg_claim *
     rc = msg_local_sweep(s, actor, c.now_ms, false, &backlog, err);
   if (rc == MSG_OK)
     rc = take_enough(s, &c, err);
+  msg_free(c.spent);
   bool some = out->n > c.base;
   /* What an earlier round has committed is theirs, whatever came after. */
   if (rc != MSG_OK && some && !c.may_roll_back)

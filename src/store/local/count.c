@@ -198,13 +198,13 @@ int msg_local_queues(msg_session *base, msg_count_fn fn, void *arg, msg_err *err
 
 static const char sql_deadline[] =
     "WITH RECURSIVE h(x) AS ("
-    "SELECT min(holder) FROM @.msg_store_message WHERE state = 6"
-    " UNION ALL SELECT (SELECT min(holder) FROM @.msg_store_message WHERE state = 6"
-    " AND holder > h.x) FROM h WHERE h.x IS NOT NULL)"
+    "SELECT min(holder) FROM @.msg_store_lease"
+    " UNION ALL SELECT (SELECT min(holder) FROM @.msg_store_lease WHERE holder > h.x)"
+    " FROM h WHERE h.x IS NOT NULL)"
     " SELECT min(at) FROM (SELECT min(due) AS at FROM @.msg_store_message WHERE state = 4"
     " UNION ALL SELECT min(delete_at) FROM @.msg_store_message"
     " WHERE delete_at IS NOT NULL AND state <> 6"
-    " UNION ALL SELECT (SELECT min(due) FROM @.msg_store_message WHERE state = 6 AND holder = h.x)"
+    " UNION ALL SELECT (SELECT min(due) FROM @.msg_store_lease WHERE holder = h.x)"
     " FROM h WHERE h.x IS NOT NULL)";
 
 static int deadline_work(msg_local_session *s, void *arg, msg_err *err) {

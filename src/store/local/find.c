@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "store/local/lease.h"
 #include "store/local/reading.h"
 
 #define NAMES_MAX     100 /* topics or senders bound one by one; more are matched here */
@@ -359,6 +360,8 @@ static int read_row(msg_local_session *s, sqlite3_stmt *stmt, int64_t now_ms,
   if (rc != MSG_OK)
     return rc;
   rc = msg_local_takers_fill(s, takers, sqlite3_column_int(stmt, 3), &m, err);
+  if (rc == MSG_OK && m.state == MSG_STATE_CLAIMED)
+    rc = msg_local_lease_show(s, sqlite3_column_int64(stmt, 6), &m, err);
   if (rc == MSG_OK)
     *out = m;
   else

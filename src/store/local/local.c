@@ -185,8 +185,7 @@ bool msg_local_undone_any(msg_local_store *store) {
   return any;
 }
 
-int32_t msg_local_undone_take(msg_local_store *store, const msg_oid *id, int32_t attempts,
-                              bool keep) {
+int32_t msg_local_undone_count(msg_local_store *store, const msg_oid *id, int32_t attempts) {
   int32_t count = 0;
   msg_mutex_lock(store->mtx);
   struct msg_undone *u = undone_find(store, id);
@@ -194,7 +193,7 @@ int32_t msg_local_undone_take(msg_local_store *store, const msg_oid *id, int32_t
     bool current = u->base < 0 || u->base == attempts;
     count = current ? u->count : 0;
     u->base = attempts;
-    if (!keep || !current)
+    if (!current)
       undone_drop(store, u);
   }
   msg_mutex_unlock(store->mtx);

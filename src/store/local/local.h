@@ -26,12 +26,11 @@ struct msg_local_store {
 
 /** Are there rolled-back deliveries? Cheap. */
 bool msg_local_undone_any(msg_local_store *store);
-/** Rolled-back deliveries of one id whose stored attempts are `attempts`. keep: the claim may
- * itself be rolled back, so they stay counted for as long as the stored attempts do not move on;
- * else they are forgotten. */
-int32_t msg_local_undone_take(msg_local_store *store, const msg_oid *id, int32_t attempts,
-                              bool keep);
-/** The message starts anew (redrive). */
+/** Rolled-back deliveries of one id whose stored attempts are `attempts`. They stay counted until
+ * they are forgotten, or the stored attempts move on: the claim that counts them may be undone
+ * itself. */
+int32_t msg_local_undone_count(msg_local_store *store, const msg_oid *id, int32_t attempts);
+/** They are in the stored attempts for good, or the message starts anew (redrive). */
 void msg_local_undone_forget(msg_local_store *store, const msg_oid *id);
 /** A connection of our own on the store's file, through the host's VFS: NOMUTEX, busy timeout 0.
  * `writable` false: read only. */

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "store/local/lease.h"
 #include "store/local/reading.h"
 
 enum msg_local_state msg_local_free_state(const msg_local_item *item, int64_t now_ms) {
@@ -17,10 +18,6 @@ enum msg_local_state msg_local_free_state(const msg_local_item *item, int64_t no
 }
 
 /* ---- loading ---- */
-
-#define ITEM_COLUMNS                                                                               \
-  "seq, state, exclusive, recipients IS NOT NULL, delete_at IS NOT NULL, grp IS NOT NULL,"         \
-  " attempts, deliver_at, queue, topic, grp"
 
 static bool copy_name(sqlite3_stmt *stmt, int column, char *out, size_t size) {
   const char *text = (const char *)sqlite3_column_text(stmt, column);
@@ -40,9 +37,10 @@ static int read_item(sqlite3_stmt *stmt, msg_local_item *out, msg_err *err) {
   out->grouped = sqlite3_column_int(stmt, 5) != 0;
   out->attempts = sqlite3_column_int(stmt, 6);
   out->deliver_at_ms = sqlite3_column_int64(stmt, 7);
-  if (copy_name(stmt, 8, out->queue, sizeof out->queue) &&
-      copy_name(stmt, 9, out->topic, sizeof out->topic) &&
-      copy_name(stmt, 10, out->group, sizeof out->group))
+  out->lease = sqlite3_column_int64(stmt, 8);
+  if (copy_name(stmt, 9, out->queue, sizeof out->queue) &&
+      copy_name(stmt, 10, out->topic, sizeof out->topic) &&
+      copy_name(stmt, 11, out->group, sizeof out->group))
     return MSG_OK;
   return msg_err_set(
       err, MSG_CORRUPT,
@@ -51,8 +49,8 @@ static int read_item(sqlite3_stmt *stmt, msg_local_item *out, msg_err *err) {
       (long long)out->seq);
 }
 
-/* The row of a bound statement; gives it back. */
-static int load(msg_local_session *s, sqlite3_stmt *stmt, msg_local_item *out, msg_err *err) {
+int msg_local_item_read(msg_local_session *s, sqlite3_stmt *stmt, msg_local_item *out,
+                        msg_err *err) {
   int rc = msg_local_row(s, stmt, err);
   if (rc == MSG_OK)
     rc = read_item(stmt, out, err);
@@ -61,19 +59,20 @@ static int load(msg_local_session *s, sqlite3_stmt *stmt, msg_local_item *out, m
 }
 
 int msg_local_item_load(msg_local_session *s, int64_t seq, msg_local_item *out, msg_err *err) {
-  static const char sql[] = "SELECT " ITEM_COLUMNS " FROM @.msg_store_message WHERE seq = ?1";
+  static const char sql[] =
+      "SELECT " MSG_LOCAL_ITEM_COLUMNS " FROM @.msg_store_message WHERE seq = ?1";
   sqlite3_stmt *stmt = NULL;
   int rc = msg_local_bound(s, sql, &stmt, err, "i", seq);
-  return rc == MSG_OK ? load(s, stmt, out, err) : rc;
+  return rc == MSG_OK ? msg_local_item_read(s, stmt, out, err) : rc;
 }
 
 int msg_local_item_find(msg_local_session *s, const msg_oid *id, msg_local_item *out,
                         msg_err *err) {
   static const char sql[] =
-      "SELECT " ITEM_COLUMNS " FROM @.msg_store_message WHERE id = ?1 AND queue = ?2";
+      "SELECT " MSG_LOCAL_ITEM_COLUMNS " FROM @.msg_store_message WHERE id = ?1 AND queue = ?2";
   sqlite3_stmt *stmt = NULL;
   int rc = msg_local_bound(s, sql, &stmt, err, "dt", id, s->queue);
-  return rc == MSG_OK ? load(s, stmt, out, err) : rc;
+  return rc == MSG_OK ? msg_local_item_read(s, stmt, out, err) : rc;
 }
 
 int msg_local_seqs_read(msg_local_session *s, sqlite3_stmt *stmt, msg_local_seqs *out,
@@ -127,6 +126,10 @@ static bool has_lanes(enum msg_local_state state) {
   return state == MSG_LOCAL_ADDRESSED || state == MSG_LOCAL_DIRECT;
 }
 
+static int leave_lease(msg_local_session *s, const msg_local_item *item, msg_err *err) {
+  return item->state == MSG_LOCAL_CLAIMED ? msg_local_lease_left(s, item->lease, err) : MSG_OK;
+}
+
 /* A broadcast becomes visible at a number that no floor has passed. */
 static int renumber(msg_local_session *s, msg_local_item *item, msg_err *err) {
   int64_t seq = 0;
@@ -142,12 +145,10 @@ static int renumber(msg_local_session *s, msg_local_item *item, msg_err *err) {
 /* Without an owner, in `state`. */
 static int set_state(msg_local_session *s, msg_local_item *item, enum msg_local_state state,
                      msg_err *err) {
-  static const char sql_due[] =
-      "UPDATE @.msg_store_message SET state = ?2, deliver_at = ?3, due = ?3, owner = NULL,"
-      " token = NULL, holder = NULL, since = NULL WHERE seq = ?1";
-  static const char sql_plain[] =
-      "UPDATE @.msg_store_message SET state = ?2, deliver_at = ?3, due = NULL, owner = NULL,"
-      " token = NULL, holder = NULL, since = NULL WHERE seq = ?1";
+  static const char sql_due[] = "UPDATE @.msg_store_message SET state = ?2, deliver_at = ?3, due = "
+                                "?3, lease = " MSG_LOCAL_NO_LEASE " WHERE seq = ?1";
+  static const char sql_plain[] = "UPDATE @.msg_store_message SET state = ?2, deliver_at = ?3, due "
+                                  "= NULL, lease = " MSG_LOCAL_NO_LEASE " WHERE seq = ?1";
   int rc = MSG_OK;
   if (has_lanes(item->state))
     rc = msg_local_lanes_drop(s, item->seq, err);
@@ -156,6 +157,8 @@ static int set_state(msg_local_session *s, msg_local_item *item, enum msg_local_
   if (rc == MSG_OK)
     rc = msg_local_exec(s, state == MSG_LOCAL_DELAYED ? sql_due : sql_plain, NULL, err, "iii",
                         item->seq, (int64_t)state, item->deliver_at_ms);
+  if (rc == MSG_OK)
+    rc = leave_lease(s, item, err);
   if (rc == MSG_OK && has_lanes(state))
     rc = msg_local_lanes_make(s, item->seq, err);
   if (rc == MSG_OK)
@@ -185,24 +188,26 @@ static int is_first(msg_local_session *s, const msg_local_item *item, bool *out,
 /* The head of item's group, if it is another message: MSG_NOTFOUND. */
 static int other_head(msg_local_session *s, const msg_local_item *item, msg_local_item *out,
                       msg_err *err) {
-  static const char sql[] =
-      "SELECT * FROM (SELECT " ITEM_COLUMNS OF_GROUP " AND state < 5 AND seq <> ?4 LIMIT 1)"
-      " UNION ALL SELECT * FROM (SELECT " ITEM_COLUMNS OF_GROUP " AND state > 5 AND seq <> ?4"
-      " LIMIT 1)";
+  static const char sql[] = "SELECT * FROM (SELECT " MSG_LOCAL_ITEM_COLUMNS OF_GROUP
+                            " AND state < 5 AND seq <> ?4 LIMIT 1)"
+                            " UNION ALL SELECT * FROM (SELECT " MSG_LOCAL_ITEM_COLUMNS OF_GROUP
+                            " AND state > 5 AND seq <> ?4"
+                            " LIMIT 1)";
   sqlite3_stmt *stmt = NULL;
   int rc =
       msg_local_bound(s, sql, &stmt, err, "ttti", item->queue, item->topic, item->group, item->seq);
-  return rc == MSG_OK ? load(s, stmt, out, err) : rc;
+  return rc == MSG_OK ? msg_local_item_read(s, stmt, out, err) : rc;
 }
 
 /* The head has left: the oldest follower becomes it. */
 static int promote(msg_local_session *s, const msg_local_item *gone, int64_t now_ms, msg_err *err) {
-  static const char sql[] = "SELECT " ITEM_COLUMNS OF_GROUP " AND state = 5 ORDER BY seq LIMIT 1";
+  static const char sql[] =
+      "SELECT " MSG_LOCAL_ITEM_COLUMNS OF_GROUP " AND state = 5 ORDER BY seq LIMIT 1";
   sqlite3_stmt *stmt = NULL;
   msg_local_item next;
   int rc = msg_local_bound(s, sql, &stmt, err, "ttt", gone->queue, gone->topic, gone->group);
   if (rc == MSG_OK)
-    rc = load(s, stmt, &next, err);
+    rc = msg_local_item_read(s, stmt, &next, err);
   if (rc == MSG_OK)
     rc = set_state(s, &next, msg_local_free_state(&next, now_ms), err);
   return rc == MSG_NOTFOUND ? MSG_OK : rc;
@@ -246,14 +251,15 @@ int msg_local_item_free(msg_local_session *s, msg_local_item *item, int64_t now_
 
 int msg_local_item_bury(msg_local_session *s, const msg_local_item *item, const char *reason,
                         int64_t now_ms, msg_err *err) {
-  static const char sql[] =
-      "UPDATE @.msg_store_message SET state = 7, due = NULL, delete_at = NULL, owner = NULL,"
-      " token = NULL, holder = NULL, since = NULL, reason = ?2 WHERE seq = ?1";
+  static const char sql[] = "UPDATE @.msg_store_message SET state = 7, due = NULL, delete_at = "
+                            "NULL, reason = ?2, lease = " MSG_LOCAL_NO_LEASE " WHERE seq = ?1";
   int rc = MSG_OK;
   if (has_lanes(item->state))
     rc = msg_local_lanes_drop(s, item->seq, err);
   if (rc == MSG_OK)
     rc = msg_local_exec(s, sql, NULL, err, "it", item->seq, reason);
+  if (rc == MSG_OK)
+    rc = leave_lease(s, item, err);
   return rc == MSG_OK && is_head(item) ? promote(s, item, now_ms, err) : rc;
 }
 
@@ -261,6 +267,8 @@ int msg_local_item_drop(msg_local_session *s, const msg_local_item *item, int64_
                         msg_err *err) {
   int rc = msg_local_exec(s, "DELETE FROM @.msg_store_message WHERE seq = ?1", NULL, err, "i",
                           item->seq);
+  if (rc == MSG_OK)
+    rc = leave_lease(s, item, err);
   if (rc == MSG_OK && has_lanes(item->state))
     rc = msg_local_lanes_drop(s, item->seq, err);
   return rc == MSG_OK && is_head(item) ? promote(s, item, now_ms, err) : rc;

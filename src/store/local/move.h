@@ -15,14 +15,23 @@ typedef struct msg_local_item {
   enum msg_local_state state;
   bool exclusive, has_recipients, mortal, grouped;
   int32_t attempts;
-  int64_t deliver_at_ms;
+  int64_t deliver_at_ms, lease;
   char queue[MSG_QUEUE_MAX + 1], topic[MSG_TOPIC_MAX + 1], group[MSG_KEY_MAX + 1];
 } msg_local_item;
 
 /** Where a message belongs that is free to go at `now`. */
 enum msg_local_state msg_local_free_state(const msg_local_item *item, int64_t now_ms);
 
-/** Errors: MSG_NOTFOUND (no text), MSG_CORRUPT names longer than any that is accepted. */
+/* Columns of msg_store_message, in the order msg_local_item_read expects. */
+#define MSG_LOCAL_ITEM_COLUMNS                                                                     \
+  "seq, state, exclusive, recipients IS NOT NULL, delete_at IS NOT NULL, grp IS NOT NULL,"         \
+  " attempts, deliver_at, lease, queue, topic, grp"
+
+/** The row of a bound statement; gives it back.
+ *  Errors: MSG_NOTFOUND (no text), MSG_CORRUPT names longer than any that is accepted. */
+int msg_local_item_read(msg_local_session *s, sqlite3_stmt *stmt, msg_local_item *out,
+                        msg_err *err);
+/** Errors: as msg_local_item_read. */
 int msg_local_item_load(msg_local_session *s, int64_t seq, msg_local_item *out, msg_err *err);
 int msg_local_item_find(msg_local_session *s, const msg_oid *id, msg_local_item *out, msg_err *err);
 

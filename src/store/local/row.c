@@ -12,12 +12,9 @@ enum column {
   STATE,
   PRIORITY,
   DELIVER_AT,
-  DUE,
+  LEASE,
   DELETE_AT,
   ATTEMPTS,
-  OWNER,
-  TOKEN,
-  SINCE,
   GRP,
   SENDER,
   SENDER_HOST,
@@ -80,17 +77,17 @@ static void read_bytes(sqlite3_stmt *stmt, int i, enum msg_type type, msg_value 
   *out = (msg_value){.type = type, .owned = true, .p = copy, .n = n};
 }
 
-static void read_value(sqlite3_stmt *stmt, msg_value *out, bool *nomem) {
-  switch (sqlite3_column_type(stmt, VALUE)) {
-  case SQLITE_INTEGER: *out = msg_value_int(sqlite3_column_int64(stmt, VALUE)); break;
+static void read_value(sqlite3_stmt *stmt, int i, int json, msg_value *out, bool *nomem) {
+  switch (sqlite3_column_type(stmt, i)) {
+  case SQLITE_INTEGER: *out = msg_value_int(sqlite3_column_int64(stmt, i)); break;
   case SQLITE_FLOAT:
-    *out = (msg_value){.type = MSG_REAL, .r = sqlite3_column_double(stmt, VALUE)};
+    *out = (msg_value){.type = MSG_REAL, .r = sqlite3_column_double(stmt, i)};
     break;
   case SQLITE_TEXT:
-    read_bytes(stmt, VALUE, MSG_TEXT, out, nomem);
-    out->json = sqlite3_column_int(stmt, JSON) != 0;
+    read_bytes(stmt, i, MSG_TEXT, out, nomem);
+    out->json = sqlite3_column_int(stmt, json) != 0;
     break;
-  case SQLITE_BLOB: read_bytes(stmt, VALUE, MSG_BLOB, out, nomem); break;
+  case SQLITE_BLOB: read_bytes(stmt, i, MSG_BLOB, out, nomem); break;
   default: break;
   }
 }
@@ -120,7 +117,6 @@ static void read_texts(sqlite3_stmt *stmt, msg_message *m, bool *nomem) {
   m->key = msg_local_column_dup(stmt, KEY, nomem);
   m->group = msg_local_column_dup(stmt, GRP, nomem);
   m->reason = msg_local_column_dup(stmt, REASON, nomem);
-  m->owner = msg_local_column_dup(stmt, OWNER, nomem);
 }
 
 static void read_numbers(sqlite3_stmt *stmt, msg_message *m) {
@@ -137,12 +133,13 @@ static void read_numbers(sqlite3_stmt *stmt, msg_message *m) {
   m->attempts = sqlite3_column_int(stmt, ATTEMPTS);
 }
 
-static void read_claim(sqlite3_stmt *stmt, msg_message *m) {
-  const char *token = (const char *)sqlite3_column_text(stmt, TOKEN);
-  if (token && strlen(token) <= MSG_OID_HEX)
-    memcpy(m->token, token, strlen(token) + 1);
-  m->since_ms = sqlite3_column_int64(stmt, SINCE);
-  m->until_ms = sqlite3_column_int64(stmt, DUE);
+static int corrupt(sqlite3_stmt *stmt, int64_t seq, msg_err *err) {
+  if (sqlite3_errcode(sqlite3_db_handle(stmt)) == SQLITE_NOMEM)
+    return msg_err_nomem(err);
+  return msg_err_set(err, MSG_CORRUPT,
+                     "the message with seq %lld has an id or state that cannot be: delete the row "
+                     "from msg_store_message",
+                     (long long)seq);
 }
 
 int msg_local_read_row(sqlite3_stmt *stmt, int64_t now_ms, msg_message *out, msg_err *err) {
@@ -152,19 +149,10 @@ int msg_local_read_row(sqlite3_stmt *stmt, int64_t now_ms, msg_message *out, msg
   msg_message_init(out);
   read_numbers(stmt, &m);
   if (!read_oid(stmt, ID, &m.id) || !read_oid(stmt, IN_ANSWER_TO, &m.in_answer_to) ||
-      !read_state(sqlite3_column_int(stmt, STATE), m.delete_at_ms <= now_ms, &m.state)) {
-    if (sqlite3_errcode(sqlite3_db_handle(stmt)) == SQLITE_NOMEM)
-      return msg_err_nomem(err);
-    return msg_err_set(
-        err, MSG_CORRUPT,
-        "the message with seq %lld has an id or state that cannot be: delete the row "
-        "from msg_store_message",
-        (long long)m.seq);
-  }
-  if (m.state == MSG_STATE_CLAIMED)
-    read_claim(stmt, &m);
+      !read_state(sqlite3_column_int(stmt, STATE), m.delete_at_ms <= now_ms, &m.state))
+    return corrupt(stmt, m.seq, err);
   read_texts(stmt, &m, &nomem);
-  read_value(stmt, &m.value, &nomem);
+  read_value(stmt, VALUE, JSON, &m.value, &nomem);
   read_recipients(stmt, &m, &nomem);
   if (nomem) {
     msg_message_clear(&m);
@@ -172,4 +160,49 @@ int msg_local_read_row(sqlite3_stmt *stmt, int64_t now_ms, msg_message *out, msg
   }
   *out = m;
   return MSG_OK;
+}
+
+/* ---- brief ---- */
+
+/* In the order of MSG_LOCAL_BRIEF_COLUMNS. */
+enum brief {
+  B_SEQ,
+  B_ID,
+  B_PRIORITY,
+  B_DELIVER_AT,
+  B_ATTEMPTS,
+  B_SENDER,
+  B_TIMESTAMP,
+  B_TTL,
+  B_TIMING_OUT,
+  B_DELETE_AFTER,
+  B_MSG,
+  B_VALUE,
+  B_JSON
+};
+
+int msg_local_read_brief(sqlite3_stmt *stmt, const char *topic, msg_message *out, msg_err *err) {
+  msg_message *m = out;
+  msg_message_init(m);
+  m->seq = sqlite3_column_int64(stmt, B_SEQ);
+  if (!read_oid(stmt, B_ID, &m->id))
+    return corrupt(stmt, m->seq, err);
+  m->exclusive = true;
+  m->priority = sqlite3_column_int(stmt, B_PRIORITY);
+  m->deliver_at_ms = sqlite3_column_int64(stmt, B_DELIVER_AT);
+  m->attempts = sqlite3_column_int(stmt, B_ATTEMPTS);
+  m->timestamp_ms = sqlite3_column_int64(stmt, B_TIMESTAMP);
+  m->ttl_ms = sqlite3_column_int64(stmt, B_TTL);
+  m->timing_out = sqlite3_column_int(stmt, B_TIMING_OUT) != 0;
+  m->delete_after_processing = !is_null(stmt, B_DELETE_AFTER);
+  m->delete_after_processing_ms = sqlite3_column_int(stmt, B_DELETE_AFTER);
+  bool nomem = false;
+  m->topic = msg_strdup(topic);
+  m->sender = msg_local_column_dup(stmt, B_SENDER, &nomem);
+  m->msg = msg_local_column_dup(stmt, B_MSG, &nomem);
+  read_value(stmt, B_VALUE, B_JSON, &m->value, &nomem);
+  if (m->topic && !nomem)
+    return MSG_OK;
+  msg_message_clear(m);
+  return msg_err_nomem(err);
 }

@@ -8,7 +8,7 @@
 #include "base/process.h"
 #include "base/str.h"
 #include "store/local/host.h"
-#include "store/local/session.h"
+#include "store/local/lease.h"
 
 /* '@' stands for the quoted schema. */
 static const char *const VERSION_1[] = {
@@ -27,7 +27,7 @@ static const char *const VERSION_1[] = {
     " due INTEGER,"
     " delete_at INTEGER,"
     " attempts INTEGER NOT NULL DEFAULT 0,"
-    " owner TEXT, token TEXT, holder TEXT, since INTEGER,"
+    " lease INTEGER NOT NULL DEFAULT " MSG_LOCAL_NO_LEASE ","
     " grp TEXT,"
     " sender TEXT NOT NULL, sender_host TEXT,"
     " exclusive INTEGER NOT NULL,"
@@ -52,7 +52,7 @@ static const char *const VERSION_1[] = {
     "CREATE INDEX @.msg_store_message_mortal_end"
     " ON msg_store_message(queue, topic, delete_at, priority, deliver_at) WHERE state = 2",
     "CREATE INDEX @.msg_store_message_delayed ON msg_store_message(due) WHERE state = 4",
-    "CREATE INDEX @.msg_store_message_claimed ON msg_store_message(holder, due) WHERE state = 6",
+    "CREATE INDEX @.msg_store_message_claimed ON msg_store_message(lease) WHERE state = 6",
     "CREATE INDEX @.msg_store_message_dead ON msg_store_message(queue, topic) WHERE state = 7",
     "CREATE INDEX @.msg_store_message_live ON msg_store_message(queue, topic, priority) WHERE "
     "state = 8",
@@ -68,6 +68,12 @@ static const char *const VERSION_1[] = {
     " WHERE " MSG_LOCAL_OTHER,
     "CREATE INDEX @.msg_store_message_answer ON msg_store_message(in_answer_to)"
     " WHERE in_answer_to IS NOT NULL",
+
+    "CREATE TABLE @.msg_store_lease("
+    " number INTEGER PRIMARY KEY,"
+    " owner TEXT NOT NULL, token TEXT NOT NULL, holder TEXT NOT NULL,"
+    " since INTEGER NOT NULL, due INTEGER NOT NULL)",
+    "CREATE INDEX @.msg_store_lease_holder ON msg_store_lease(holder, due)",
 
     "CREATE TABLE @.msg_store_lane("
     " queue TEXT NOT NULL, node TEXT NOT NULL, exclusive INTEGER NOT NULL,"

@@ -2,6 +2,7 @@
  *
  * msg_store            one row: version, store id
  * msg_store_message    one row a message; `state` is stored, see the codes
+ * msg_store_lease      one row a claim, shared by the messages it took: see lease.h
  * msg_store_lane       one row a recipient that has not taken its direct message yet (exclusive =
  * 0, state DIRECT), or that may claim it now (exclusive = 1, state ADDRESSED only: gone while
  * claimed, delayed, blocked or dead) msg_store_listener   one row a node and pattern: where it
@@ -26,7 +27,7 @@ enum msg_local_state {
   MSG_LOCAL_ADDRESSED = 3, /* exclusive, claimable by its recipients (msg_store_lane) only */
   MSG_LOCAL_DELAYED = 4,   /* exclusive or not; `due` = deliver_at */
   MSG_LOCAL_BLOCKED = 5,   /* behind the head of its group */
-  MSG_LOCAL_CLAIMED = 6,   /* `due` = end of the lease */
+  MSG_LOCAL_CLAIMED = 6,   /* by msg_store_lease.number = `lease` */
   MSG_LOCAL_DEAD = 7,
   MSG_LOCAL_LIVE = 8,  /* broadcast, visible */
   MSG_LOCAL_DIRECT = 9 /* not exclusive, waits in msg_store_lane (not delayed there: delayed ones

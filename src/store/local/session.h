@@ -128,15 +128,21 @@ int msg_local_sweep_due(msg_local_session *s, int64_t now_ms, bool *due, msg_err
 /** Columns of msg_store_message in the order msg_local_read_row expects; use as "SELECT "
  * MSG_LOCAL_COLUMNS " FROM ...". */
 #define MSG_LOCAL_COLUMNS                                                                          \
-  "seq, id, topic, state, priority, deliver_at, due, delete_at, attempts, owner, token, since, "   \
-  "grp,"                                                                                           \
-  " sender, sender_host, exclusive, timestamp, ttl, timing_out, delete_after, in_answer_to,"       \
+  "seq, id, topic, state, priority, deliver_at, lease, delete_at, attempts, grp, sender, "         \
+  "sender_host, exclusive, timestamp, ttl, timing_out, delete_after, in_answer_to,"                \
   " CASE WHEN recipients IS NOT NULL THEN"                                                         \
   " (SELECT group_concat(value, char(10)) FROM json_each(recipients)) END,"                        \
   " msg, value, json, map, additional, key, reason"
 /** Read one row (statement positioned on it) into *out, which it initialises. state is as shown at
- * `now`: expired when delete_at <= now and not claimed; processed_by stays NULL. Errors: MSG_NOMEM;
+ * `now`: expired when delete_at <= now and not claimed; processed_by stays NULL, and what its lease
+ * says (lease.h). Errors: MSG_NOMEM;
  * MSG_CORRUPT a stored id or state that cannot be. */
 int msg_local_read_row(sqlite3_stmt *stmt, int64_t now_ms, msg_message *out, msg_err *err);
+
+/** The same for what a brief claim (store/types.h) shows of a READY message, whose topic is known. */
+#define MSG_LOCAL_BRIEF_COLUMNS                                                                    \
+  "seq, id, priority, deliver_at, attempts, sender, timestamp, ttl, timing_out, delete_after, "    \
+  "msg, value, json"
+int msg_local_read_brief(sqlite3_stmt *stmt, const char *topic, msg_message *out, msg_err *err);
 
 #endif

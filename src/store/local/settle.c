@@ -3,20 +3,24 @@
  * A token fences: who lost the lease, or shares only the node's name with its later owner, changes
  * nothing. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "store/local/lease.h"
 #include "store/local/move.h"
 #include "store/local/reading.h"
 
 /* Acks further apart than this number of messages are removed by statements of their own. */
 #define GAP_MAX 64
 
-/* Theirs, while the lease holds: by token, else by the node's own name. */
+/* Theirs, while the lease holds: by token, else by the node's own name. (A join might scan the leases
+ * when statistics found few.) */
 #define THEIRS                                                                                     \
-  "id = ?1 AND queue = ?2 AND state = 6 AND due > ?3"                                              \
-  " AND (token = ?4 OR (?4 IS NULL AND owner = ?5))"
+  " FROM @.msg_store_message AS m WHERE m.id = ?1 AND m.queue = ?2 AND m.state = 6"                \
+  " AND (SELECT l.due > ?3 AND (l.token = ?4 OR (?4 IS NULL AND l.owner = ?5))"                    \
+  "  FROM @.msg_store_lease AS l WHERE l.number = m.lease)"
 
 static const char *const WHAT[] = {[MSG_SETTLE_ACK] = "ack",
                                    [MSG_SETTLE_RELEASE] = "release",
@@ -30,65 +34,46 @@ struct settling {
   msg_settle_item *items;
   size_t n;
   int64_t now_ms;
-  bool grouped; /* a message alone that its one statement may have missed */
+  int64_t lease, extended; /* the last lease of which a message was extended, and its new one */
 };
 
-/* A statement on one message of theirs, by THEIRS. ?6, if any, is `extra`. */
+/* A statement on one message of theirs, by THEIRS. */
 static int theirs(msg_local_session *s, const char *sql, const struct settling *w,
-                  const msg_settle_item *item, const int64_t *extra, sqlite3_stmt **out,
-                  msg_err *err) {
-  if (extra)
-    return msg_local_bound(s, sql, out, err, "dtitti", &item->id, s->queue, w->now_ms, item->token,
-                           w->actor->node, *extra);
+                  const msg_settle_item *item, sqlite3_stmt **out, msg_err *err) {
   return msg_local_bound(s, sql, out, err, "dtitt", &item->id, s->queue, w->now_ms, item->token,
                          w->actor->node);
 }
 
-static int change(msg_local_session *s, const char *sql, const struct settling *w,
-                  msg_settle_item *item, const int64_t *extra, msg_err *err) {
-  sqlite3_stmt *stmt = NULL;
-  int rc = theirs(s, sql, w, item, extra, &stmt, err);
-  if (rc == MSG_OK)
-    rc = msg_local_run(s, stmt, err);
-  if (rc == MSG_OK)
-    item->done = sqlite3_changes(s->db) > 0;
-  return rc;
-}
-
-/* ---- one statement ---- */
-
-/* While it is claimed a message has no lanes: outside a group nothing else is to do. */
-static int ack_plain(msg_local_session *s, struct settling *w, msg_settle_item *item,
-                     msg_err *err) {
-  static const char sql[] = "DELETE FROM @.msg_store_message WHERE " THEIRS " AND grp IS NULL";
-  return change(s, sql, w, item, NULL, err);
-}
-
-static int extend(msg_local_session *s, struct settling *w, msg_settle_item *item, msg_err *err) {
-  static const char sql[] = "UPDATE @.msg_store_message SET due = ?6 WHERE " THEIRS;
-  int64_t due_ms = msg_clock_add(w->now_ms, w->how->lease_ms);
-  return change(s, sql, w, item, &due_ms, err);
-}
-
-/* ---- more than one ---- */
+/* ---- one by one ---- */
 
 /* The message, if the claim may be settled by this caller. */
 static int owned(msg_local_session *s, const struct settling *w, const msg_settle_item *item,
                  msg_local_item *out, msg_err *err) {
-  static const char sql[] = "SELECT seq FROM @.msg_store_message WHERE " THEIRS;
+  static const char sql[] = "SELECT " MSG_LOCAL_ITEM_COLUMNS THEIRS;
   static const char sql_any[] =
-      "SELECT seq FROM @.msg_store_message WHERE id = ?1 AND queue = ?2 AND state = 6";
+      "SELECT " MSG_LOCAL_ITEM_COLUMNS " FROM @.msg_store_message WHERE id = ?1 AND queue = ?2"
+      " AND state = 6";
   sqlite3_stmt *stmt = NULL;
-  int64_t seq = 0;
   int rc = w->how->verb == MSG_SETTLE_FREE
                ? msg_local_bound(s, sql_any, &stmt, err, "dt", &item->id, s->queue)
-               : theirs(s, sql, w, item, NULL, &stmt, err);
+               : theirs(s, sql, w, item, &stmt, err);
+  return rc == MSG_OK ? msg_local_item_read(s, stmt, out, err) : rc;
+}
+
+/* Messages of one lease stay together. */
+static int extend(msg_local_session *s, struct settling *w, const msg_local_item *item,
+                  msg_err *err) {
+  static const char sql[] = "UPDATE @.msg_store_message SET lease = ?2 WHERE seq = ?1";
+  int64_t due_ms = msg_clock_add(w->now_ms, w->how->lease_ms);
+  int rc = MSG_OK;
+  if (item->lease == w->extended) /* given twice */
+    return MSG_OK;
+  if (w->lease != item->lease)
+    rc = msg_local_lease_copy(s, item->lease, due_ms, &w->extended, err);
+  w->lease = item->lease;
   if (rc == MSG_OK)
-    rc = msg_local_row(s, stmt, err);
-  if (rc == MSG_OK)
-    seq = sqlite3_column_int64(stmt, 0);
-  msg_local_done(s, stmt);
-  return rc == MSG_OK ? msg_local_item_load(s, seq, out, err) : rc;
+    rc = msg_local_exec(s, sql, NULL, err, "ii", item->seq, w->extended);
+  return rc == MSG_OK ? msg_local_lease_left(s, item->lease, err) : rc;
 }
 
 static int release(msg_local_session *s, struct settling *w, msg_local_item *item, msg_err *err) {
@@ -106,7 +91,7 @@ static int settle_owned(msg_local_session *s, struct settling *w, msg_local_item
   case MSG_SETTLE_RELEASE: return release(s, w, item, err);
   case MSG_SETTLE_REJECT: return msg_local_item_bury(s, item, w->how->reason, w->now_ms, err);
   case MSG_SETTLE_FREE: return msg_local_item_free(s, item, w->now_ms, err);
-  case MSG_SETTLE_EXTEND: break;
+  case MSG_SETTLE_EXTEND: return extend(s, w, item, err);
   }
   return msg_err_set(err, MSG_INVALID, "unknown way to settle: %d", (int)w->how->verb);
 }
@@ -128,14 +113,36 @@ static int settle_item(msg_local_session *s, struct settling *w, msg_settle_item
 
 /* An item's row. */
 struct found {
-  int64_t seq;
+  int64_t seq, lease;
   msg_settle_item *item;
+};
+
+/* An item to be found. */
+struct wanted {
+  msg_settle_item *item;
+  bool found;
 };
 
 struct batch {
   struct found *at;
   size_t n;
+  struct wanted *wanted; /* by id */
+  size_t wanted_n;
+  bool alone; /* leases have been of one message each: not worth reading through */
 };
+
+/* The lease of an item. */
+struct held {
+  int64_t lease;
+  char token[MSG_OID_HEX + 1];
+  bool own; /* the caller's by name */
+};
+
+static int by_id(const void *a, const void *b) {
+  const struct wanted *x = a, *y = b;
+  int order = msg_oid_cmp(&x->item->id, &y->item->id);
+  return order != 0 ? order : (x->item > y->item) - (x->item < y->item);
+}
 
 static int by_seq(const void *a, const void *b) {
   const struct found *x = a, *y = b;
@@ -144,42 +151,129 @@ static int by_seq(const void *a, const void *b) {
   return (x->item > y->item) - (x->item < y->item);
 }
 
-/* The row of one item; the rest of `stmt` is bound. MSG_NOTFOUND: not to settle by this way. */
-static int find_row(msg_local_session *s, sqlite3_stmt *stmt, const msg_settle_item *item,
-                    int64_t *seq, msg_err *err) {
-  char hex[MSG_OID_HEX + 1];
-  int rc = msg_local_bind_oid(stmt, 1, &item->id, hex);
-  if (rc == SQLITE_OK)
-    rc = msg_local_bind_text(stmt, 4, item->token);
-  rc = rc == SQLITE_OK ? msg_local_row(s, stmt, err) : msg_local_fail(s, rc, s->what, err);
-  if (rc == MSG_OK)
-    *seq = sqlite3_column_int64(stmt, 0);
-  sqlite3_reset(stmt);
+/* Mostly they come in order. */
+static void sort(void *at, size_t n, size_t size, int (*cmp)(const void *, const void *)) {
+  const char *p = at;
+  size_t i = 1;
+  while (i < n && cmp(p + (i - 1) * size, p + i * size) < 0)
+    i++;
+  if (i < n)
+    qsort(at, n, size, cmp);
+}
+
+static void add_found(struct batch *b, struct wanted *x, int64_t seq, int64_t lease) {
+  x->found = true;
+  b->at[b->n++] = (struct found){seq, lease, x->item};
+}
+
+/* MSG_NOTFOUND: not to settle by this way. Those of groups are left to settle_item. */
+static int find_one(msg_local_session *s, const struct settling *w, struct batch *b,
+                    struct wanted *x, msg_err *err) {
+  static const char sql[] = "SELECT seq, lease" THEIRS " AND grp IS NULL";
+  sqlite3_stmt *stmt = NULL;
+  int rc = theirs(s, sql, w, x->item, &stmt, err);
+  if (rc == MSG_OK && (rc = msg_local_row(s, stmt, err)) == MSG_OK)
+    add_found(b, x, sqlite3_column_int64(stmt, 0), sqlite3_column_int64(stmt, 1));
+  msg_local_done(s, stmt);
   return rc;
 }
 
-/* Finds the rows that may be settled. Those of groups are left to settle_item. */
-static int find_rows(msg_local_session *s, struct settling *w, struct batch *b, msg_err *err) {
-  static const char sql[] = "SELECT seq FROM @.msg_store_message WHERE " THEIRS " AND grp IS NULL";
+static int look_at_lease(msg_local_session *s, const struct settling *w, int64_t lease,
+                         struct held *out, msg_err *err) {
+  static const char sql[] = "SELECT token, owner = ?2 FROM @.msg_store_lease WHERE number = ?1";
   sqlite3_stmt *stmt = NULL;
-  int rc = theirs(s, sql, w, w->items, NULL, &stmt, err);
-  for (size_t i = 0; rc == MSG_OK && i < w->n; i++) {
-    int64_t seq = 0;
-    rc = find_row(s, stmt, &w->items[i], &seq, err);
-    if (rc == MSG_OK)
-      b->at[b->n++] = (struct found){seq, &w->items[i]};
+  *out = (struct held){.lease = lease};
+  int rc = msg_local_bound(s, sql, &stmt, err, "it", lease, w->actor->node);
+  if (rc == MSG_OK && (rc = msg_local_row(s, stmt, err)) == MSG_OK) {
+    const char *token = (const char *)sqlite3_column_text(stmt, 0);
+    if (token && strlen(token) < sizeof out->token)
+      memcpy(out->token, token, strlen(token) + 1);
+    out->own = sqlite3_column_int(stmt, 1) != 0;
+  }
+  msg_local_done(s, stmt);
+  return rc;
+}
+
+static bool holds(const struct held *h, const msg_settle_item *item) {
+  return item->token ? strcmp(item->token, h->token) == 0 : h->own;
+}
+
+/* The first of `id` or after it. */
+static size_t first_of(const struct batch *b, const msg_oid *id) {
+  size_t lo = 0, hi = b->wanted_n;
+  while (lo < hi) {
+    size_t mid = lo + (hi - lo) / 2;
+    if (msg_oid_cmp(&b->wanted[mid].item->id, id) < 0)
+      lo = mid + 1;
+    else
+      hi = mid;
+  }
+  return lo;
+}
+
+/* *next: where the one after the last is expected. */
+static void take_row(struct batch *b, const struct held *h, int64_t seq, const msg_oid *id,
+                     size_t *next) {
+  size_t first = *next < b->wanted_n && msg_oid_cmp(&b->wanted[*next].item->id, id) == 0 &&
+                         !b->wanted[*next].found
+                     ? *next
+                     : first_of(b, id);
+  *next = first + 1;
+  for (size_t i = first; i < b->wanted_n; i++) {
+    struct wanted *x = &b->wanted[i];
+    if (msg_oid_cmp(&x->item->id, id) != 0)
+      return;
+    if (!x->found && holds(h, x->item))
+      add_found(b, x, seq, h->lease);
+  }
+}
+
+/* What else is wanted of the lease of the last one found, of what follows in it. */
+static int find_rest(msg_local_session *s, const struct settling *w, struct batch *b,
+                     msg_err *err) {
+  static const char sql[] =
+      "SELECT seq, id FROM @.msg_store_message INDEXED BY msg_store_message_claimed"
+      " WHERE state = 6 AND lease = ?1 AND seq > ?2 AND queue = ?3 AND grp IS NULL"
+      " ORDER BY seq LIMIT ?4";
+  const struct found *last = &b->at[b->n - 1];
+  sqlite3_stmt *stmt = NULL;
+  size_t before = b->n, next = 0;
+  struct held held;
+  int rc = look_at_lease(s, w, last->lease, &held, err);
+  if (rc == MSG_OK)
+    rc = msg_local_bound(s, sql, &stmt, err, "iiti", held.lease, last->seq, s->queue,
+                         (int64_t)(2 * b->wanted_n));
+  while (rc == MSG_OK && (rc = msg_local_row(s, stmt, err)) == MSG_OK) {
+    const char *hex = (const char *)sqlite3_column_text(stmt, 1);
+    msg_oid id;
+    if (hex && msg_oid_parse(hex, &id))
+      take_row(b, &held, sqlite3_column_int64(stmt, 0), &id, &next);
+  }
+  msg_local_done(s, stmt);
+  b->alone = b->n == before;
+  return rc == MSG_NOTFOUND ? MSG_OK : rc;
+}
+
+/* Finds the rows that may be settled: by id, and those of the same lease with it. */
+static int find_rows(msg_local_session *s, const struct settling *w, struct batch *b,
+                     msg_err *err) {
+  int rc = MSG_OK;
+  for (size_t i = 0; rc == MSG_OK && i < b->wanted_n; i++) {
+    if (b->wanted[i].found)
+      continue;
+    rc = find_one(s, w, b, &b->wanted[i], err);
+    if (rc == MSG_OK && !b->alone && i + 1 < b->wanted_n)
+      rc = find_rest(s, w, b, err);
     else if (rc == MSG_NOTFOUND)
       rc = MSG_OK;
   }
-  msg_local_done(s, stmt);
   return rc;
 }
 
 /* Sorted; an id given twice is settled by the first item. */
 static void sort_rows(struct batch *b) {
   size_t n = 0;
-  if (b->n > 1)
-    qsort(b->at, b->n, sizeof *b->at, by_seq);
+  sort(b->at, b->n, sizeof *b->at, by_seq);
   for (size_t i = 0; i < b->n; i++) {
     if (n > 0 && b->at[n - 1].seq == b->at[i].seq)
       continue;
@@ -193,12 +287,21 @@ static int drop_one(msg_local_session *s, int64_t seq, msg_err *err) {
   return msg_local_exec(s, "DELETE FROM @.msg_store_message WHERE seq = ?1", NULL, err, "i", seq);
 }
 
+/* Every row from one number to another is one of theirs. */
+static int drop_run(msg_local_session *s, int64_t first, int64_t last, msg_err *err) {
+  static const char sql[] =
+      "DELETE FROM @.msg_store_message NOT INDEXED WHERE seq BETWEEN ?1 AND ?2";
+  return msg_local_exec(s, sql, NULL, err, "ii", first, last);
+}
+
 /* One statement for many neighbours. The range bounds what it reads should stale statistics make
  * SQLite scan it. */
 static int drop_range(msg_local_session *s, const struct found *at, size_t n, msg_err *err) {
   static const char sql[] = "DELETE FROM @.msg_store_message WHERE seq BETWEEN ?1 AND ?2"
                             " AND seq IN (SELECT value FROM json_each(?3))";
   msg_str seqs = MSG_STR_INIT;
+  if (at[n - 1].seq - at[0].seq == (int64_t)n - 1)
+    return drop_run(s, at[0].seq, at[n - 1].seq, err);
   for (size_t i = 0; i < n; i++)
     msg_str_appendf(&seqs, "%c%lld", i == 0 ? '[' : ',', (long long)at[i].seq);
   msg_str_append(&seqs, "]");
@@ -222,57 +325,48 @@ static int drop_rows(msg_local_session *s, const struct batch *b, msg_err *err) 
     n = neighbours(&b->at[i], b->n - i);
     rc = n == 1 ? drop_one(s, b->at[i].seq, err) : drop_range(s, &b->at[i], n, err);
   }
+  /* Once a lease, where its messages follow each other. */
+  for (size_t i = 0; rc == MSG_OK && i < b->n; i++)
+    if (i + 1 == b->n || b->at[i].lease != b->at[i + 1].lease)
+      rc = msg_local_lease_left(s, b->at[i].lease, err);
   return rc;
 }
 
+static int ack_found(msg_local_session *s, struct settling *w, struct batch *b, msg_err *err) {
+  for (size_t i = 0; i < w->n; i++)
+    b->wanted[i] = (struct wanted){.item = &w->items[i]};
+  b->wanted_n = w->n;
+  sort(b->wanted, w->n, sizeof *b->wanted, by_id);
+  int rc = find_rows(s, w, b, err);
+  if (rc != MSG_OK)
+    return rc;
+  sort_rows(b);
+  return drop_rows(s, b, err);
+}
+
 static int ack_batch(msg_local_session *s, struct settling *w, msg_err *err) {
-  struct batch b = {.at = msg_alloc(w->n * sizeof *b.at)};
-  int rc = b.at ? find_rows(s, w, &b, err) : msg_err_nomem(err);
-  if (rc == MSG_OK) {
-    sort_rows(&b);
-    rc = drop_rows(s, &b, err);
-  }
+  struct batch b = {.at = msg_alloc(w->n * sizeof *b.at),
+                    .wanted = msg_alloc(w->n * sizeof *b.wanted)};
+  int rc = b.at && b.wanted ? ack_found(s, w, &b, err) : msg_err_nomem(err);
   msg_free(b.at);
+  msg_free(b.wanted);
   return rc;
 }
 
 /* ---- the verb ---- */
 
-static int one_work(msg_local_session *s, void *arg, msg_err *err) {
-  struct settling *w = arg;
-  return w->how->verb == MSG_SETTLE_EXTEND ? extend(s, w, w->items, err)
-                                           : ack_plain(s, w, w->items, err);
-}
-
-static int many_work(msg_local_session *s, void *arg, msg_err *err) {
+static int settle_work(msg_local_session *s, void *arg, msg_err *err) {
   struct settling *w = arg;
   int rc = MSG_OK;
+  w->lease = w->extended = 0;
   for (size_t i = 0; i < w->n; i++)
     w->items[i].done = false;
-  if (w->how->verb == MSG_SETTLE_ACK)
+  if (w->how->verb == MSG_SETTLE_ACK && w->n > 1)
     rc = ack_batch(s, w, err);
-  for (size_t i = 0; rc == MSG_OK && i < w->n; i++) {
-    msg_settle_item *item = &w->items[i];
-    if (w->how->verb == MSG_SETTLE_EXTEND)
-      rc = extend(s, w, item, err);
-    else if (!item->done)
-      rc = settle_item(s, w, item, err);
-  }
+  for (size_t i = 0; rc == MSG_OK && i < w->n; i++)
+    if (!w->items[i].done)
+      rc = settle_item(s, w, &w->items[i], err);
   return rc;
-}
-
-/* Could the statement for one message alone have missed it? Reads only. */
-static int is_grouped(msg_local_session *s, void *arg, msg_err *err) {
-  struct settling *w = arg;
-  static const char sql[] =
-      "SELECT 1 FROM @.msg_store_message WHERE " THEIRS " AND grp IS NOT NULL";
-  sqlite3_stmt *stmt = NULL;
-  int rc = theirs(s, sql, w, w->items, NULL, &stmt, err);
-  if (rc == MSG_OK)
-    rc = msg_local_row(s, stmt, err);
-  msg_local_done(s, stmt);
-  w->grouped = rc == MSG_OK;
-  return rc == MSG_NOTFOUND ? MSG_OK : rc;
 }
 
 int msg_local_settle(msg_session *base, const msg_actor *actor, const msg_settle *how,
@@ -280,16 +374,7 @@ int msg_local_settle(msg_session *base, const msg_actor *actor, const msg_settle
   msg_local_session *s = (msg_local_session *)base;
   struct settling w = {
       .actor = actor, .how = how, .items = items, .n = n, .now_ms = msg_clock_now_ms()};
-  const char *what = WHAT[how->verb];
-  bool single = n == 1 && (how->verb == MSG_SETTLE_ACK || how->verb == MSG_SETTLE_EXTEND);
   bool backlog;
   int rc = msg_local_sweep(s, actor, w.now_ms, false, &backlog, err);
-  if (rc == MSG_OK && single)
-    rc = msg_local_write(s, what, false, one_work, &w, err);
-  if (rc == MSG_OK && single && (items[0].done || how->verb == MSG_SETTLE_EXTEND))
-    return MSG_OK;
-  if (rc == MSG_OK && single)
-    rc = msg_local_read(s, what, is_grouped, &w, err);
-  return rc == MSG_OK && (!single || w.grouped) ? msg_local_write(s, what, true, many_work, &w, err)
-                                                : rc;
+  return rc == MSG_OK ? msg_local_write(s, WHAT[how->verb], true, settle_work, &w, err) : rc;
 }

@@ -33,11 +33,10 @@ enum kind { DELAYED = 1, EXPIRED, KEYS, CLAIMED };
  * through the index. */
 static const char SQL_LOOK[] =
     "WITH RECURSIVE holders(x) AS ("
-    " SELECT min(holder) FROM @.msg_store_message INDEXED BY msg_store_message_claimed"
-    "  WHERE state = 6"
+    " SELECT min(holder) FROM @.msg_store_lease INDEXED BY msg_store_lease_holder"
     " UNION ALL"
-    " SELECT (SELECT min(holder) FROM @.msg_store_message INDEXED BY msg_store_message_claimed"
-    "  WHERE state = 6 AND holder > h.x)"
+    " SELECT (SELECT min(holder) FROM @.msg_store_lease INDEXED BY msg_store_lease_holder"
+    "  WHERE holder > h.x)"
     " FROM holders AS h WHERE h.x IS NOT NULL)"
     " SELECT 1, NULL, (SELECT min(due) FROM @.msg_store_message"
     "  INDEXED BY msg_store_message_delayed WHERE state = 4)"
@@ -45,9 +44,8 @@ static const char SQL_LOOK[] =
     "  INDEXED BY msg_store_message_expiry WHERE delete_at IS NOT NULL AND state <> 6)"
     " UNION ALL SELECT 3, NULL, (SELECT min(until) FROM @.msg_store_key"
     "  INDEXED BY msg_store_key_until)"
-    " UNION ALL SELECT 4, x, (SELECT min(due) FROM @.msg_store_message"
-    "  INDEXED BY msg_store_message_claimed WHERE state = 6 AND holder = x) FROM holders WHERE x "
-    "IS NOT NULL";
+    " UNION ALL SELECT 4, x, (SELECT min(due) FROM @.msg_store_lease"
+    "  INDEXED BY msg_store_lease_holder WHERE holder = x) FROM holders WHERE x IS NOT NULL";
 
 /* ---- looking ---- */
 
@@ -151,13 +149,25 @@ static int move_return(msg_local_session *s, struct sweep *w, msg_local_item *it
 static int sweep_claimed(msg_local_session *s, struct sweep *w, const struct holder *h,
                          msg_err *err) {
   static const char sql[] =
-      "SELECT seq FROM @.msg_store_message INDEXED BY msg_store_message_claimed"
-      " WHERE state = 6 AND holder = ?1 AND due <= ?2"
-      " ORDER BY due, seq LIMIT ?3";
+      "SELECT m.seq FROM @.msg_store_lease AS l INDEXED BY msg_store_lease_holder"
+      " CROSS JOIN @.msg_store_message AS m INDEXED BY msg_store_message_claimed"
+      " ON m.state = 6 AND m.lease = l.number WHERE l.holder = ?1 AND l.due <= ?2"
+      " ORDER BY l.due, l.number, m.seq LIMIT ?3";
+  static const char sql_empty[] =
+      "DELETE FROM @.msg_store_lease INDEXED BY msg_store_lease_holder WHERE holder = ?1"
+      " AND due <= ?2 AND NOT EXISTS(SELECT 1 FROM @.msg_store_message"
+      "  INDEXED BY msg_store_message_claimed WHERE state = 6 AND lease = number)";
   sqlite3_stmt *stmt = NULL;
-  int rc = msg_local_bound(s, sql, &stmt, err, "tii", h->process, h->dead ? MSG_NEVER : w->now_ms,
+  int64_t until_ms = h->dead ? MSG_NEVER : w->now_ms;
+  int moved = w->moved;
+  int rc = msg_local_bound(s, sql, &stmt, err, "tii", h->process, until_ms,
                            (int64_t)(w->left - EXPIRED_MIN));
-  return rc == MSG_OK ? move_all(s, w, stmt, move_return, err) : rc;
+  if (rc == MSG_OK)
+    rc = move_all(s, w, stmt, move_return, err);
+  /* Somebody has deleted its messages by hand: nothing else would end it. */
+  if (rc == MSG_OK && w->moved == moved)
+    rc = msg_local_exec(s, sql_empty, NULL, err, "ti", h->process, until_ms);
+  return rc;
 }
 
 static int move_drop(msg_local_session *s, struct sweep *w, msg_local_item *item, msg_err *err) {

@@ -1,0 +1,56 @@
+/* lease.c - see lease.h. */
+#include "store/local/lease.h"
+
+#include <string.h>
+
+#include "store/local/reading.h"
+
+#define NEXT "(SELECT coalesce(max(number), " MSG_LOCAL_NO_LEASE ") + 1 FROM @.msg_store_lease)"
+#define INTO "INSERT INTO @.msg_store_lease(number, owner, token, holder, since, due) "
+
+int msg_local_lease_new(msg_local_session *s, const msg_actor *actor, const char *token,
+                        int64_t since_ms, int64_t due_ms, int64_t *number, msg_err *err) {
+  static const char sql[] = INTO "VALUES(" NEXT ", ?1, ?2, ?3, ?4, ?5)";
+  int rc = msg_local_exec(s, sql, NULL, err, "tttii", actor->node, token, actor->process, since_ms,
+                          due_ms);
+  if (rc == MSG_OK)
+    *number = sqlite3_last_insert_rowid(s->db);
+  return rc;
+}
+
+int msg_local_lease_copy(msg_local_session *s, int64_t from, int64_t due_ms, int64_t *number,
+                         msg_err *err) {
+  static const char sql[] = INTO
+      "SELECT " NEXT ", owner, token, holder, since, ?2 FROM @.msg_store_lease WHERE number = ?1";
+  int rc = msg_local_exec(s, sql, NULL, err, "ii", from, due_ms);
+  if (rc == MSG_OK)
+    *number = sqlite3_last_insert_rowid(s->db);
+  return rc;
+}
+
+int msg_local_lease_left(msg_local_session *s, int64_t number, msg_err *err) {
+  static const char sql[] =
+      "DELETE FROM @.msg_store_lease WHERE number = ?1 AND NOT EXISTS(SELECT 1 FROM"
+      " @.msg_store_message INDEXED BY msg_store_message_claimed WHERE state = 6 AND lease = ?1)";
+  return msg_local_exec(s, sql, NULL, err, "i", number);
+}
+
+int msg_local_lease_show(msg_local_session *s, int64_t number, msg_message *m, msg_err *err) {
+  static const char sql[] =
+      "SELECT owner, token, since, due FROM @.msg_store_lease WHERE number = ?1";
+  sqlite3_stmt *stmt = NULL;
+  bool nomem = false;
+  int rc = msg_local_bound(s, sql, &stmt, err, "i", number);
+  if (rc == MSG_OK && (rc = msg_local_row(s, stmt, err)) == MSG_OK) {
+    const char *token = (const char *)sqlite3_column_text(stmt, 1);
+    m->owner = msg_local_column_dup(stmt, 0, &nomem);
+    if (token && strlen(token) <= MSG_OID_HEX)
+      memcpy(m->token, token, strlen(token) + 1);
+    m->since_ms = sqlite3_column_int64(stmt, 2);
+    m->until_ms = sqlite3_column_int64(stmt, 3);
+    if (nomem)
+      rc = msg_err_nomem(err);
+  }
+  msg_local_done(s, stmt);
+  return rc == MSG_NOTFOUND ? MSG_OK : rc;
+}
