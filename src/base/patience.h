@@ -1,5 +1,5 @@
-/* patience.h - waiting for another process's lock, of which no notice comes: in slices that grow to 50
- * ms, so that an interrupt ends it, up to a deadline. Owner thread only. */
+/* patience.h - waiting for another process's lock, of which no notice comes: in slices that grow
+ * to 50 ms, so that an interrupt ends it, up to a deadline. Owner thread only. */
 #ifndef MSG_BASE_PATIENCE_H
 #define MSG_BASE_PATIENCE_H
 
@@ -12,8 +12,8 @@ typedef struct msg_patience {
   int slice_ms;
 } msg_patience;
 
-/** From now on for `timeout_ms`. Made before the first try: what a busy handler of the host draws out
- *  counts too. */
+/** From now on for `timeout_ms`. Made before the first try: what a busy handler of the host
+ *  draws out counts too. */
 msg_patience msg_patience_of(int64_t timeout_ms);
 /** Wait one slice. `interrupted`: the caller was, just now; `what` begins the text.
  *  MSG_OK: try again. Errors: MSG_BUSY no time left, *err untouched; MSG_INTERRUPTED. */

@@ -87,9 +87,9 @@ struct msg_store_ops {
   int (*unlisten)(msg_session *, const msg_actor *, const char *pattern,
                   msg_err *); /* MSG_NOTFOUND: did not listen */
   int (*listeners)(msg_session *, msg_listener_fn, void *arg, msg_err *); /* of the whole queue */
-  /** Broadcasts of others, and directs and answers to the node, also those it sent itself: not yet
-   *  seen by it, due, not expired, in delivery order. Appends to *out. Marks nothing. No rows: MSG_OK
-   *  with nothing appended. */
+  /** Broadcasts of others, and directs and answers to the node, also those it sent itself: not
+   *  yet seen by it, due, not expired, in delivery order. Appends to *out. Marks nothing. No
+   *  rows: MSG_OK with nothing appended. */
   int (*unseen)(msg_session *, const msg_actor *, const msg_unseen *, msg_list *out, msg_err *);
   /** Mark what `unseen` gave, atomically. won[i]: this call marked it (false: another thread of the
    *  same node was faster, or it is gone or expired meanwhile: do not hand it out). */

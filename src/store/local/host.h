@@ -37,8 +37,8 @@ typedef struct msg_rights {
 } msg_rights;
 
 /** Ask it, by compiling alone. What it forbids is a verb's own to report; what it ignores nobody
- * would ever hear of. Errors: MSG_AUTH it ignores something; MSG_NOMEM; MSG_INTERRUPTED; MSG_BUSY the
- * schema cannot be read now. */
+ *  would ever hear of. Errors: MSG_AUTH it ignores something; MSG_NOMEM; MSG_INTERRUPTED;
+ *  MSG_BUSY the schema cannot be read now. */
 int msg_local_rights(sqlite3 *db, const char *schema, msg_rights *out, msg_err *err);
 
 /** MSG_OK, or MSG_UNAVAILABLE when the file under the lent connection was replaced or moved. */

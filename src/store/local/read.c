@@ -76,7 +76,8 @@ int msg_local_exec(msg_local_session *s, const char *sql, int64_t *changed, msg_
 
 /* ---- one snapshot ---- */
 
-/* Runs `work` in one snapshot of a store of this version. *other: another version, or none; it did not run. */
+/* Runs `work` in one snapshot of a store of this version. *other: another version, or none; it
+ * did not run. */
 static int read_pinned(msg_local_session *s, msg_local_work work, void *arg, bool *other,
                        msg_err *err) {
   sqlite3_stmt *pin = NULL;
@@ -98,7 +99,8 @@ static int read_once(msg_local_session *s, msg_local_work work, void *arg, msg_e
   bool vanished = rc != MSG_OK && s->vanished;
   if (!other && !vanished)
     return rc;
-  /* Judged, and migrated where it is older. No store: nothing to read. One that came meanwhile is read. */
+  /* Judged, and migrated where it is older. No store: nothing to read. One that came meanwhile
+   * is read. */
   s->vanished = false;
   rc = msg_local_readable(s, &exists, err);
   if (rc != MSG_OK || !exists)

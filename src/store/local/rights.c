@@ -1,6 +1,6 @@
-/* rights.c - what the host's authorizer makes of our statements. Where it answers SQLITE_IGNORE, SQLite
- * compiles them without the write, or with NULL for what is read, and reports nothing. EXPLAIN asks
- * it the same questions, runs nothing, and lists what was compiled. */
+/* rights.c - what the host's authorizer makes of our statements. Where it answers SQLITE_IGNORE,
+ * SQLite compiles them without the write, or with NULL for what is read, and reports nothing.
+ * EXPLAIN asks it the same questions, runs nothing, and lists what was compiled. */
 #include <string.h>
 
 #include "base/str.h"

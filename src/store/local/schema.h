@@ -41,8 +41,8 @@ enum msg_local_state {
 
 enum msg_schema_state { MSG_SCHEMA_NONE, MSG_SCHEMA_CURRENT, MSG_SCHEMA_OLD };
 
-/** A schema's name as an SQL identifier, in its quotes; the caller's (msg_free). NULL when memory is
- * out. */
+/** A schema's name as an SQL identifier, in its quotes; the caller's (msg_free). NULL when
+ *  memory is out. */
 char *msg_schema_quote(const char *name);
 /** `sql` with every '@' replaced by `quoted`; the caller's. NULL when memory is out. */
 char *msg_schema_expand(const char *quoted, const char *sql);

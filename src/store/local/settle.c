@@ -15,8 +15,8 @@
 /* Acks further apart than this number of messages are removed by statements of their own. */
 #define GAP_MAX 64
 
-/* Theirs, while the lease holds: by token, else by the node's own name. (A join might scan the leases
- * when statistics found few.) */
+/* Theirs, while the lease holds: by token, else by the node's own name. (A join might scan the
+ * leases when statistics found few.) */
 #define THEIRS                                                                                     \
   " FROM @.msg_store_message AS m WHERE m.id = ?1 AND m.queue = ?2 AND m.state = 6"                \
   " AND (SELECT l.due > ?3 AND (l.token = ?4 OR (?4 IS NULL AND l.owner = ?5))"                    \

@@ -64,11 +64,11 @@ static int savepoint(msg_local_session *s, bool *open, msg_err *err) {
   return rc;
 }
 
-/* Undoes the savepoint; where it is the transaction, by ROLLBACK, since its RELEASE could meet the
- * readers again. After some errors SQLite has rolled everything back already. While an interrupt is
- * pending, or after memory ran out inside a statement of the host, no statement runs, these neither;
- * but any such one that would write makes SQLite roll everything back, the host's transaction too,
- * and nothing half done stays open. */
+/* Undoes the savepoint; where it is the transaction, by ROLLBACK, since its RELEASE could meet
+ * the readers again. After some errors SQLite has rolled everything back already. While an
+ * interrupt is pending, or after memory ran out inside a statement of the host, no statement
+ * runs, these neither; but any such one that would write makes SQLite roll everything back, the
+ * host's transaction too, and nothing half done stays open. */
 static void unwind(msg_local_session *s, bool is_transaction) {
   msg_err e = MSG_ERR_INIT;
   if (sqlite3_get_autocommit(s->db))
