@@ -14,6 +14,7 @@ need() {
 }
 compiles() { echo "#include <stdio.h>" | "$1" -x c -fsyntax-only -; }
 links() { echo "int main(void){return 0;}" | "$1" -x c "$2" -o /dev/null -; }
+mongoc_found() { pkg-config --exists mongoc2 || pkg-config --exists 'libmongoc-1.0 >= 1.23'; }
 formats() { [[ $(clang-format-14 --version) == *"version 14."* ]]; }
 
 check_run() {
@@ -24,6 +25,7 @@ check_run() {
   need pkg-config command -v pkg-config
   need sqlite3 command -v "${SQLITE3:-sqlite3}"
   need libsqlite3-dev pkg-config --exists sqlite3
+  need libmongoc-dev mongoc_found
   need iso-codes test -e /usr/share/iso-codes/json
 }
 check_test() {

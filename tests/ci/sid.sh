@@ -7,7 +7,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 source=$(cd "$here/../.." && pwd)
 . "$here/debian.sh"
 root=$MSG_CACHE/sid
-packages=gcc,libc6-dev,make,cmake,ninja-build,pkgconf,libsqlite3-dev,sqlite3,libcmocka-dev,python3,iso-codes
+packages=gcc,libc6-dev,make,cmake,ninja-build,pkgconf,libsqlite3-dev,libmongoc-dev,sqlite3,libcmocka-dev,python3,iso-codes
 
 mkdir -p "$MSG_CACHE"
 exec 9>"$MSG_CACHE/sid.lock"

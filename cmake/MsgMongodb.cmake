@@ -1,0 +1,26 @@
+# The MongoDB adapter: MSG_MONGODB is AUTO (with it where libmongoc is), ON or OFF. Sets
+# MSG_HAVE_MONGODB and makes msg_mongodb, which carries libmongoc 1.23 to 2.x, also as static
+# library (MSG_MONGODB_STATIC).
+set(MSG_MONGODB AUTO CACHE STRING "MongoDB adapter: AUTO, ON or OFF")
+option(MSG_MONGODB_STATIC "Link libmongoc's static library" OFF)
+set_property(CACHE MSG_MONGODB PROPERTY STRINGS AUTO ON OFF)
+
+set(MSG_HAVE_MONGODB OFF)
+add_library(msg_mongodb INTERFACE)
+if(MSG_MONGODB)
+  if(MSG_MONGODB_STATIC)
+    pkg_search_module(MONGOC IMPORTED_TARGET mongoc2-static "libmongoc-static-1.0>=1.23")
+  else()
+    pkg_search_module(MONGOC IMPORTED_TARGET mongoc2 "libmongoc-1.0>=1.23")
+  endif()
+  if(MONGOC_FOUND)
+    set(MSG_HAVE_MONGODB ON)
+    target_link_libraries(msg_mongodb INTERFACE PkgConfig::MONGOC)
+    target_compile_definitions(msg_mongodb INTERFACE MSG_HAVE_MONGODB)
+    message(STATUS "MongoDB adapter: with ${MONGOC_MODULE_NAME} ${MONGOC_VERSION}")
+  elseif(MSG_MONGODB STREQUAL "AUTO")
+    message(STATUS "MongoDB adapter: without, no libmongoc (1.23 or newer) found")
+  else()
+    message(FATAL_ERROR "MSG_MONGODB=${MSG_MONGODB}, but pkg-config knows no libmongoc 1.23 or newer")
+  endif()
+endif()
