@@ -31,7 +31,9 @@ enum {
   MSG_CAP_WATCH =
       1u
       << 2, /* watch_open works; else waiters look every poll_pause_ms and at the next deadline */
-  MSG_CAP_OWN = 1u << 3 /* session_open works without a lent host */
+  MSG_CAP_OWN = 1u << 3, /* session_open works without a lent host */
+  MSG_CAP_TEND = 1u << 4 /* the watch keeps participants alive and sweeps: it runs while a node is
+                             announced, whether anybody waits or not */
 };
 
 /* Who acts: borrowed for the call. */
@@ -89,6 +91,18 @@ typedef struct msg_settle {
   int64_t lease_ms;          /* EXTEND: > 0, from now */
   const char *reason;        /* REJECT */
 } msg_settle;
+
+/* What a transaction of the host did, to go out as one. */
+typedef struct msg_unit {
+  struct msg_unit_settle {
+    msg_settle how;
+    msg_settle_item *items; /* every one with its token */
+    size_t n;
+  } * settles; /* these first */
+  size_t settle_count;
+  msg_put *puts; /* in order */
+  size_t put_count;
+} msg_unit;
 
 /* Change of one message; only what is set. */
 typedef struct msg_update {
@@ -206,6 +220,15 @@ struct msg_store_ops {
   /** All items in one batch; an item that is not theirs is done = false and changes nothing. ACK removes. RELEASE keeps attempts. */
   int (*settle)(msg_session *, const msg_actor *, const msg_settle *, msg_settle_item *items,
                 size_t n, msg_err *);
+
+  /** What a transaction of the host did, as the last step before its commit. Stores without
+   *  MSG_CAP_HOST_TXN; NULL else. All or nothing: MSG_LOCKED (text names it) if an item of a settle
+   *  is not theirs any more. Times of the puts are stamped anew: what was due at once is sent now.
+   *  Idempotent: the same unit again adds and settles nothing twice. Bounded by write_timeout_ms. */
+  int (*apply)(msg_session *, const msg_actor *, msg_unit *, msg_err *);
+  /** Take back what apply did or may have done, as far as nobody has acted on it since: messages
+   *  that nobody has taken are removed, what was settled is ready again. Bounded like apply. */
+  int (*undo)(msg_session *, const msg_actor *, msg_unit *, msg_err *);
 
   /** Errors: MSG_NOTFOUND; MSG_MISUSE deliver_at of a claimed message. */
   int (*update)(msg_session *, const msg_actor *, const msg_oid *id, const msg_update *, msg_err *);
