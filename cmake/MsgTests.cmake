@@ -33,6 +33,17 @@ function(msg_mongodb_properties name source)
   set_property(GLOBAL APPEND PROPERTY MSG_MONGODB_TESTS ${name})
 endfunction()
 
+# tests/hosts/test_NAME.py once more, with the messages in MongoDB: the test mongo.hosts_NAME.
+function(msg_add_mongodb_host_tests)
+  foreach(stem IN LISTS ARGN)
+    set(script ${CMAKE_CURRENT_SOURCE_DIR}/hosts/test_${stem}.py)
+    add_test(NAME mongo.hosts_${stem} COMMAND ${MSG_PYTHON} ${script})
+    msg_test_properties(mongo.hosts_${stem} mongo script)
+    msg_mongodb_properties(mongo.hosts_${stem} /mongo/hosts_${stem})
+    set_property(TEST mongo.hosts_${stem} APPEND PROPERTY ENVIRONMENT "MSG_TARGET=mongodb")
+  endforeach()
+endfunction()
+
 # Last: the fixture, and the test that says what did not run for want of a server.
 function(msg_add_mongodb_fixture)
   set(mongod ${MSG_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/support/mongod.py)
