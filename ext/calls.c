@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "base/process.h"
 #include "base/str.h"
+#include "ext/batch.h"
 #include "ext/beside.h"
 #include "ext/state.h"
 #include "ext/tables.h"
@@ -159,7 +160,7 @@ bool msg_connection_interrupted(void *connection) {
 static bool in_host_transaction(msg_connection *c, const msg_opened *o) {
   if (o->schema)
     return sqlite3_txn_state(c->db, o->schema) == SQLITE_TXN_WRITE;
-  return !sqlite3_get_autocommit(c->db);
+  return msg_batch_wanted(c, o);
 }
 
 /* PRAGMA schema.name as text. */
@@ -377,10 +378,10 @@ static int announce(msg_connection *c, msg_opened *o, const msg_call *call, msg_
   int rc = msg_node_announce(o->node, &quiet, &own);
   if (rc == MSG_OK) {
     o->announced = true;
-    if (quiet.session != o->aside && in_host_transaction(c, o))
+    if (o->schema && quiet.session != o->aside && in_host_transaction(c, o))
       rc = msg_outbox_enter(c, o, MSG_BATCH_ANNOUNCED, NULL, 0, &own);
   }
-  if (rc != MSG_NOMEM && rc != MSG_INTERRUPTED && rc != MSG_BUSY)
+  if (rc != MSG_NOMEM && rc != MSG_INTERRUPTED && rc != MSG_BUSY && o->schema)
     return MSG_OK;
   if (err)
     *err = own;
@@ -391,7 +392,7 @@ int msg_connection_call(msg_connection *c, msg_opened *o, enum msg_call_kind kin
                         msg_err *err) {
   msg_call call = {.session = o->session, .interrupted = msg_connection_interrupted, .arg = c};
   int rc = MSG_OK;
-  if (waits(kind) && !o->attached) {
+  if ((waits(kind) || (kind != MSG_CALL_READ && !o->schema)) && !o->attached) {
     msg_node_attach(o->node);
     o->attached = true;
   }
@@ -400,6 +401,10 @@ int msg_connection_call(msg_connection *c, msg_opened *o, enum msg_call_kind kin
                                        : call_begun(c, o, kind, &call, err);
   if (rc == MSG_OK && kind != MSG_CALL_READ && !call.blind && !o->announced)
     rc = announce(c, o, &call, err);
+  if (rc == MSG_OK && kind == MSG_CALL_WRITE && msg_batch_wanted(c, o)) {
+    call.writes = msg_batch_session(c, o);
+    rc = call.writes ? MSG_OK : msg_err_nomem(err);
+  }
   if (rc == MSG_OK)
     *out = call;
   return rc;
@@ -419,7 +424,7 @@ int msg_connection_claimed(msg_connection *c, msg_opened *o, const msg_list *lis
 }
 
 int msg_connection_changed(msg_connection *c, msg_opened *o, msg_err *err) {
-  if (!in_host_transaction(c, o))
+  if (!o->schema || !in_host_transaction(c, o))
     return MSG_OK;
   return msg_outbox_enter(c, o, MSG_BATCH_CHANGED, NULL, 0, err);
 }

@@ -7,6 +7,7 @@
 #include "base/process.h"
 #include "base/str.h"
 #include "base/thread.h"
+#include "ext/batch.h"
 #include "ext/state.h"
 #include "ext/tables.h"
 #include "ext/values.h"
@@ -88,6 +89,7 @@ static void opened_free(msg_opened *o) {
   if (o->adapter->close)
     o->adapter->close(o);
   msg_free(o->beside);
+  msg_free(o->writes);
   msg_free(o);
 }
 
@@ -119,13 +121,15 @@ sqlite3 *msg_connection_db(msg_connection *c) {
 
 /* --- what is kept -------------------------------------------------------------------------- */
 
-/* The row of a node that nobody can name again. By a short-lived connection of our own that does
+/* The row of a node that nobody can name again, or that lives by its announcements. By a short-lived connection of our own that does
  * not wait: the host is closing. */
 static void withdraw(msg_opened *o) {
   msg_store *store = msg_node_store(o->node);
   msg_settings settings;
   msg_call call = {0};
-  if (!o->announced || !msg_node_automatic(o->node) || !(store->ops->caps(store) & MSG_CAP_OWN) ||
+  bool leaves = msg_node_automatic(o->node) ||
+                ((store->ops->caps(store) & MSG_CAP_TEND) && msg_node_is_last(o->node));
+  if (!o->announced || !leaves || !(store->ops->caps(store) & MSG_CAP_OWN) ||
       msg_node_settings(o->node, &settings, NULL) != MSG_OK)
     return;
   settings.busy_timeout_ms = 0;
@@ -382,6 +386,11 @@ int msg_connection_close_node(msg_connection *c, const char *name, bool *closed,
     return msg_err_set(err, MSG_MISUSE,
                        "node '%s' is being read by a running statement: finish that first",
                        msg_show(msg_node_id(o->node)).s);
+  if (msg_batch_pending(c, o))
+    return msg_err_set(
+        err, MSG_MISUSE,
+        "node '%s' has sent or settled in this transaction: COMMIT or ROLLBACK first",
+        msg_show(msg_node_id(o->node)).s);
   msg_call call = {.session = o->session, .interrupted = msg_connection_interrupted, .arg = c};
   if (o->announced)
     msg_node_withdraw(o->node, &call, NULL);

@@ -21,6 +21,8 @@ typedef struct msg_opened {
   msg_session *session;      /* on the lent host */
   msg_session *aside;        /* a connection of our own, made when first needed; NULL */
   struct msg_beside *beside; /* session with a way to aside; owned, NULL until needed */
+  struct msg_writes *writes; /* where a transaction that the store cannot join is kept; owned, NULL
+                              * until needed */
   bool aside_refused;        /* it cannot be had (no file, encrypted): not tried again */
   bool attached;             /* msg_node_attach was called */
   bool announced;            /* as participant, as far as this connection knows */

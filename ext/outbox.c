@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "ext/batch.h"
 #include "ext/nested.h"
 #include "ext/state.h"
 #include "ext/tables.h"
@@ -21,6 +22,7 @@ typedef struct outbox_table {
 static void batch_clear(msg_batch *b) {
   msg_registry_unref(b->store);
   msg_free(b->ids);
+  msg_written_free(b->written);
   *b = (msg_batch){0};
 }
 
@@ -28,7 +30,10 @@ static void batch_undone(msg_batch *b) {
   msg_opened *o = b->opened;
   switch (b->kind) {
   case MSG_BATCH_CLAIMED:
-    if (o)
+    if (!(b->store->ops->caps(b->store) & MSG_CAP_HOST_TXN)) {
+      if (o)
+        msg_batch_give_back(b);
+    } else if (o)
       msg_node_undone(o->node, b->ids, b->n);
     else
       b->store->ops->claims_undone(b->store, b->ids, b->n);
@@ -41,6 +46,7 @@ static void batch_undone(msg_batch *b) {
     if (o)
       msg_node_forget(o->node);
     break;
+  case MSG_BATCH_WRITTEN: break; /* all at once, before: msg_batch_undo */
   }
 }
 
@@ -106,6 +112,29 @@ int msg_outbox_enter(msg_connection *c, msg_opened *o, enum msg_batch_kind kind,
   int rc = insert_marker(c, err);
   if (box->n == before)
     batch_clear(&b);
+  return rc;
+}
+
+int msg_outbox_keep(msg_connection *c, msg_opened *o, struct msg_written *w, msg_err *err) {
+  msg_outbox *box = &c->outbox;
+  msg_batch b = {
+      .kind = MSG_BATCH_WRITTEN, .opened = o, .written = w, .store = msg_node_store(o->node)};
+  if (msg_grow(&box->at, &box->cap, box->n + 1, sizeof *box->at) != MSG_OK) {
+    msg_written_free(w);
+    return msg_err_nomem(err);
+  }
+  msg_registry_ref(b.store);
+  size_t before = box->n;
+  box->at[before] = b;
+  if (box->joined) {
+    box->n++;
+    return MSG_OK;
+  }
+  int rc = insert_marker(c, err);
+  if (box->n == before)
+    batch_clear(&b);
+  else if (rc != MSG_OK)
+    cut(box, before, false); /* the verb fails: it was not sent */
   return rc;
 }
 
@@ -230,21 +259,27 @@ static msg_outbox *box_of(sqlite3_vtab *vtab) {
 }
 
 static int outbox_begin(sqlite3_vtab *vtab) {
-  (void)vtab;
+  box_of(vtab)->joined = true;
   return SQLITE_OK;
 }
 
+/* The last step before SQLite's own commit, which may still fail. */
 static int outbox_sync(sqlite3_vtab *vtab) {
-  (void)vtab;
-  return SQLITE_OK;
+  msg_err err = MSG_ERR_INIT;
+  if (msg_batch_sync(((outbox_table *)vtab)->c, &err) == MSG_OK)
+    return SQLITE_OK;
+  return msg_vtab_error(vtab, &err);
 }
 
 static int outbox_commit(sqlite3_vtab *vtab) {
+  box_of(vtab)->joined = false;
   finish(box_of(vtab), false);
   return SQLITE_OK;
 }
 
 static int outbox_rollback(sqlite3_vtab *vtab) {
+  box_of(vtab)->joined = false;
+  msg_batch_undo(((outbox_table *)vtab)->c, 0);
   finish(box_of(vtab), true);
   return SQLITE_OK;
 }
@@ -279,7 +314,9 @@ static int outbox_rollback_to(sqlite3_vtab *vtab, int level) {
   msg_outbox *box = box_of(vtab);
   size_t i = find_mark(box, level);
   bool found = i < box->mark_count && box->marks[i].level == level;
-  cut(box, found ? box->marks[i].batches : 0, true);
+  size_t kept = found ? box->marks[i].batches : 0;
+  msg_batch_undo(((outbox_table *)vtab)->c, kept);
+  cut(box, kept, true);
   box->mark_count = found ? i + 1 : i;
   return SQLITE_OK;
 }

@@ -102,6 +102,7 @@ typedef struct msg_unit {
   size_t settle_count;
   msg_put *puts; /* in order */
   size_t put_count;
+  bool reached; /* out, of a failed apply too: something of it may be in the store */
 } msg_unit;
 
 /* Change of one message; only what is set. */
