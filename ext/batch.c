@@ -348,6 +348,7 @@ int msg_batch_sync(msg_connection *c, msg_err *err) {
       msg_err_nomem(err);
     else if (n.o)
       rc = unit_run(&n, false, err);
+    c->outbox.failed = rc != MSG_OK && n.u.reached;
     release_taken(c, rc == MSG_OK || n.u.reached);
     unit_clear(&n);
   } while (rc == MSG_OK && n.o);
@@ -364,6 +365,7 @@ void msg_batch_undo(msg_connection *c, size_t from) {
   do {
     msg_err err = MSG_ERR_INIT;
     rc = unit_gather(c, from, TRIED, &n);
+    n.u.reached = c->outbox.failed;
     if (rc == MSG_OK && n.o && unit_run(&n, true, &err) != MSG_OK)
       sqlite3_log(SQLITE_WARNING, "msg: rolled back, but what was sent may stay: %s", err.text);
     release_taken(c, false);

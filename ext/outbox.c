@@ -62,6 +62,7 @@ static void cut(msg_outbox *box, size_t n, bool undone) {
 
 static void finish(msg_outbox *box, bool undone) {
   cut(box, 0, undone);
+  box->failed = false;
   box->mark_count = 0;
 }
 

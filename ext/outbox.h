@@ -39,6 +39,7 @@ typedef struct msg_outbox {
   msg_outbox_mark *marks;
   size_t mark_count, mark_cap;
   bool joined; /* a table of ours takes part in the transaction: savepoints are told */
+  bool failed; /* a sync failed and may have reached the store all the same */
   bool open;   /* a marker of ours is being inserted: the last batch is not in yet */
 } msg_outbox;
 

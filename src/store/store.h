@@ -102,7 +102,8 @@ typedef struct msg_unit {
   size_t settle_count;
   msg_put *puts; /* in order */
   size_t put_count;
-  bool reached; /* out, of a failed apply too: something of it may be in the store */
+  bool reached; /* out of a failed apply: something of it may be in the store all the same.
+                 * In of an undo: it was such a failure */
 } msg_unit;
 
 /* Change of one message; only what is set. */
@@ -225,10 +226,11 @@ struct msg_store_ops {
   /** What a transaction of the host did, as the last step before its commit. Stores without
    *  MSG_CAP_HOST_TXN; NULL else. All or nothing: MSG_LOCKED (text names it) if an item of a settle
    *  is not theirs any more. Times of the puts are stamped anew: what was due at once is sent now.
-   *  Idempotent: the same unit again adds and settles nothing twice. Bounded by write_timeout_ms. */
+   *  Not to be tried again: undo what failed with `reached`. Bounded by write_timeout_ms. */
   int (*apply)(msg_session *, const msg_actor *, msg_unit *, msg_err *);
   /** Take back what apply did or may have done, as far as nobody has acted on it since: messages
-   *  that nobody has taken are removed, what was settled is ready again. Bounded like apply. */
+   *  that nobody has taken are removed, what was settled is ready again. Where the store is out of
+   *  reach it goes on trying in the background. Bounded like apply. */
   int (*undo)(msg_session *, const msg_actor *, msg_unit *, msg_err *);
 
   /** Errors: MSG_NOTFOUND; MSG_MISUSE deliver_at of a claimed message. */

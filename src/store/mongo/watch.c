@@ -81,6 +81,7 @@ static bool tend(mongo_watch *w) {
     msg_mongo_give(&u);
     w->beat_ms = mono_ms + MSG_MONGO_HEARTBEAT_MS;
   }
+  msg_mongo_regrets_try(w->session);
   at_latest(&w->due_ms, msg_mongo_take_due(w->store, w->session->queue));
   if (now_of(w) >= w->due_ms) {
     sweep(w);
@@ -324,7 +325,8 @@ static int begin(mongo_watch *w, const msg_settings *settings, msg_err *err) {
   rc = msg_mongo_stream_open(w->store, w->session->names.messages, match, project, &w->stream, err);
   bson_destroy(match);
   bson_destroy(project);
-  return rc;
+  w->streams = rc == MSG_OK;
+  return rc == MSG_UNSUPPORTED ? MSG_OK : rc;
 }
 
 int msg_mongo_watch_open(msg_store *store, const msg_settings *settings, msg_watch **out,
