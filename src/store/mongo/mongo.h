@@ -29,9 +29,12 @@ typedef struct msg_mongo_queue {
   struct msg_mongo_queue *next;
   char *name; /* immutable */
   /* shared: guarded by the store's mtx */
-  bool indexed;        /* its indexes were seen or made */
-  bool grouped;        /* a message with a group was met */
-  int64_t swept_at_ms; /* last look of a sweep, 0 never */
+  bool indexed;                 /* its indexes were seen or made */
+  bool grouped;                 /* a message with a group was met */
+  int64_t swept_at_ms;          /* last look of a sweep, 0 never */
+  int64_t repaired_at_ms;       /* last look for groups without head */
+  struct msg_mongo_mark *marks; /* marks.h */
+  size_t mark_count, mark_cap;
 } msg_mongo_queue;
 
 typedef struct msg_mongo_store {
@@ -42,8 +45,10 @@ typedef struct msg_mongo_store {
   mongoc_client_pool_t *operations, *cursors;
   bool replicated; /* replica set or sharded: transactions, change streams; false: standalone */
   bool sharded;
+  int generation;          /* msg_fork_generation: unusable in another */
   char version[24];        /* of the server that answered first */
   int64_t clock_offset_ms; /* server minus this machine; 0 when they agree within the round trip */
+  struct msg_mongo_tend *tend; /* tend.h: listeners, own nodes, deadlines; its own lock */
   /* shared: guarded by mtx */
   msg_mutex *mtx;
   msg_mongo_queue *queues;
@@ -62,6 +67,7 @@ typedef struct msg_mongo_session {
   msg_mongo_names names;
   int64_t participant_timeout_ms; /* from the settings of session_open */
   bool lean;                      /* only the indexes that we need */
+  char check;                     /* implementation_check: 'w', 't', 'i' */
 } msg_mongo_session;
 
 /* ---- pool.c: clients ---- */
@@ -132,7 +138,17 @@ typedef int (*msg_mongo_row_fn)(void *arg, const bson_t *doc, msg_err *err);
 int msg_mongo_each(msg_mongo_use *u, const char *collection, const char *what, const bson_t *filter,
                    const bson_t *opts, msg_mongo_row_fn row, void *arg, msg_err *err);
 
+/* ---- undone.c ---- */
+
+void msg_mongo_claims_undone(msg_store *, const msg_oid *ids, size_t n);
+/** Are there rolled-back deliveries? Cheap. */
+bool msg_mongo_undone_any(msg_mongo_store *store);
+/** Rolled-back deliveries of one message; they are forgotten. */
+int32_t msg_mongo_undone_take(msg_mongo_store *store, const msg_oid *id);
+
 /* ---- mongo.c ---- */
+
+extern const struct msg_store_ops msg_mongo_ops;
 
 /** The facts of a queue, made at first use. NULL when memory is out. */
 msg_mongo_queue *msg_mongo_queue_of(msg_mongo_store *store, const char *name);
@@ -150,6 +166,11 @@ int msg_mongo_indexes(msg_mongo_session *s, msg_mongo_use *u, msg_err *err);
  *  *moved (may be NULL): how many. */
 int msg_mongo_sweep(msg_mongo_session *s, msg_mongo_use *u, int64_t max_attempts, bool force,
                     int *moved, msg_err *err);
+
+/* ---- seen.c ---- */
+
+/** Marks that are under way are written: for verbs that show who has seen what. */
+int msg_mongo_seen_flush(msg_mongo_session *s, msg_err *err);
 
 /* ---- listen.c ("watch"): what a node listens to ---- */
 
@@ -177,6 +198,8 @@ int msg_mongo_settle(msg_session *, const msg_actor *, const msg_settle *, msg_s
                      size_t, msg_err *);
 int msg_mongo_unseen(msg_session *, const msg_actor *, const msg_unseen *, msg_list *, msg_err *);
 int msg_mongo_seen(msg_session *, const msg_actor *, const msg_list *, bool *, msg_err *);
+int msg_mongo_apply(msg_session *, const msg_actor *, msg_unit *, msg_err *);
+int msg_mongo_undo(msg_session *, const msg_actor *, msg_unit *, msg_err *);
 int msg_mongo_change(msg_session *, const msg_actor *, const msg_oid *, const msg_update *,
                      msg_err *);
 int msg_mongo_remove(msg_session *, const msg_actor *, const msg_oid *, msg_err *);
