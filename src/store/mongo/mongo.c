@@ -19,7 +19,6 @@ static const char *place(const msg_store *base) {
 static void store_close(msg_store *base) {
   msg_mongo_store *store = (msg_mongo_store *)base;
   bool ours = store->generation == msg_fork_generation();
-  msg_mongo_tend_free(store->tend);
   if (store->cursors && ours)
     mongoc_client_pool_destroy(store->cursors);
   if (store->operations && ours)
