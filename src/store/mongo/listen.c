@@ -5,11 +5,14 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "store/mongo/query.h"
 #include "store/mongo/tend.h"
 
-/* Senders' clocks agree within this. What is younger and visible already when a node begins to
- * listen is marked as seen by it, so that nothing is lost that becomes visible later. */
+/* Senders' clocks agree within this. What is younger and there already when a node begins to listen
+ * is remembered, so that nothing is lost that becomes visible later. */
 #define SKEW_MS 1000
+/* Of so many at most; where there are more, the youngest's time counts. */
+#define BEFORE_MAX 256
 
 static size_t find_locked(const msg_mongo_tend *t, const msg_mongo_queue *queue, const char *node,
                           const char *pattern) {
@@ -29,78 +32,33 @@ struct beginning {
   msg_mongo_session *s;
   const char *node;
   const msg_pattern *pattern;
-  int64_t since_ms;
-  bson_t ids; /* to be marked, an array */
-  uint32_t count;
+  int64_t since_ms, youngest_ms;
+  msg_mongo_ids before;
 };
-
-/* Does the node listen already, by another pattern, to this topic and since before `at_ms`? */
-static bool is_covered(const struct beginning *b, const char *topic, int64_t at_ms) {
-  msg_mongo_tend *t = b->s->store->tend;
-  bool covered = false;
-  msg_mutex_lock(t->mtx);
-  for (size_t i = 0; i < t->heard_count && !covered; i++) {
-    const msg_mongo_heard *h = &t->heard[i];
-    covered = h->queue == b->s->queue && strcmp(h->node, b->node) == 0 && h->since_ms < at_ms &&
-              msg_pattern_match(h->compiled, topic);
-  }
-  msg_mutex_unlock(t->mtx);
-  return covered;
-}
-
-static const char *text_at(const bson_t *doc, const char *key) {
-  bson_iter_t it;
-  return bson_iter_init_find(&it, doc, key) && BSON_ITER_HOLDS_UTF8(&it) ? bson_iter_utf8(&it, NULL)
-                                                                         : NULL;
-}
 
 static int note_visible(void *arg, const bson_t *doc, msg_err *err) {
   struct beginning *b = arg;
-  bson_iter_t it;
-  const char *topic = text_at(doc, "topic");
-  (void)err;
+  msg_oid id;
+  const char *topic = msg_mongo_get_text(doc, "topic");
+  int64_t at_ms = msg_mongo_get_int(doc, "timestamp", 0);
   if (!topic)
-    topic = text_at(doc, "name");
-  if (!topic || !msg_pattern_match(b->pattern, topic) ||
-      !bson_iter_init_find(&it, doc, "timestamp"))
+    topic = msg_mongo_get_text(doc, "name");
+  if (!topic || !msg_pattern_match(b->pattern, topic) || !msg_mongo_get_oid(doc, "_id", &id))
     return MSG_OK;
-  int64_t at_ms = bson_iter_as_int64(&it);
-  if (is_covered(b, topic, at_ms)) { /* the other pattern still gives it out */
-    if (at_ms > b->since_ms)
-      b->since_ms = at_ms;
+  if (at_ms > b->youngest_ms)
+    b->youngest_ms = at_ms;
+  if (b->before.n > BEFORE_MAX)
     return MSG_OK;
-  }
-  char key[16];
-  const char *k;
-  if (!bson_iter_init_find(&it, doc, "_id"))
-    return MSG_OK;
-  size_t n = bson_uint32_to_string(b->count++, &k, key, sizeof key);
-  bson_append_iter(&b->ids, k, (int)n, &it);
-  return MSG_OK;
+  return msg_mongo_ids_add(&b->before, &id) == MSG_OK ? MSG_OK : msg_err_nomem(err);
 }
 
-/* Broadcasts younger than since_ms that the node has not had, of the topic if it is one. */
+/* Broadcasts younger than since_ms, of the topic if it is one. */
 static bson_t *visible_filter(const struct beginning *b) {
-  return msg_pattern_kind_of(b->pattern) == MSG_PATTERN_EXACT
-             ? BCON_NEW("topic", BCON_UTF8(msg_pattern_text(b->pattern)), "timestamp", "{", "$gt",
-                        BCON_INT64(b->since_ms), "}", "exclusive", "{", "$ne", BCON_BOOL(true), "}",
-                        "recipients", BCON_NULL, "processed_by", "{", "$ne", BCON_UTF8(b->node),
-                        "}")
-             : BCON_NEW("timestamp", "{", "$gt", BCON_INT64(b->since_ms), "}", "exclusive", "{",
-                        "$ne", BCON_BOOL(true), "}", "recipients", BCON_NULL, "processed_by", "{",
-                        "$ne", BCON_UTF8(b->node), "}");
-}
-
-/* By pipeline: $addToSet fails on the null that old nodes write. */
-static int mark_visible(struct beginning *b, msg_mongo_use *u, msg_err *err) {
-  bson_t *filter = BCON_NEW("_id", "{", "$in", BCON_ARRAY(&b->ids), "}");
-  bson_t *change = BCON_NEW("0", "{", "$set", "{", "processed_by", "{", "$setUnion", "[", "{",
-                            "$ifNull", "[", BCON_UTF8("$processed_by"), "[", "]", "]", "}", "[",
-                            BCON_UTF8(b->node), "]", "]", "}", "}", "}");
-  int rc = msg_mongo_update(u, b->s->names.messages, "listen", filter, change, NULL, err);
-  bson_destroy(filter);
-  bson_destroy(change);
-  return rc;
+  bson_t *f = BCON_NEW("timestamp", "{", "$gt", BCON_INT64(b->since_ms), "}", "exclusive", "{",
+                       "$ne", BCON_BOOL(true), "}", "recipients", BCON_NULL);
+  if (msg_pattern_kind_of(b->pattern) == MSG_PATTERN_EXACT)
+    BCON_APPEND(f, "topic", BCON_UTF8(msg_pattern_text(b->pattern)));
+  return f;
 }
 
 static int begin_now(struct beginning *b, msg_err *err) {
@@ -109,48 +67,62 @@ static int begin_now(struct beginning *b, msg_err *err) {
   if (rc != MSG_OK)
     return rc;
   b->since_ms = msg_mongo_now_ms(b->s->store) - SKEW_MS;
-  bson_init(&b->ids);
   bson_t *filter = visible_filter(b);
   bson_t *opts = BCON_NEW("projection", "{", "topic", BCON_INT32(1), "name", BCON_INT32(1),
                           "timestamp", BCON_INT32(1), "}");
   rc = msg_mongo_each(&u, b->s->names.messages, "listen", filter, opts, note_visible, b, err);
-  if (rc == MSG_OK && b->count > 0)
-    rc = mark_visible(b, &u, err);
+  if (rc == MSG_OK && b->before.n > BEFORE_MAX) {
+    b->since_ms = b->youngest_ms;
+    msg_mongo_ids_clear(&b->before);
+  }
   bson_destroy(filter);
   bson_destroy(opts);
-  bson_destroy(&b->ids);
   msg_mongo_give(&u);
   return rc;
 }
 
+static msg_oid *copy_ids(const msg_oid *ids, size_t n) {
+  msg_oid *copy = msg_alloc((n + 1) * sizeof *copy);
+  if (copy && n > 0)
+    memcpy(copy, ids, n * sizeof *copy);
+  return copy;
+}
+
 /* An exact topic that an earlier pattern covers has been listened to since then. */
-static bool covered_since(struct beginning *b) {
+static int covered_since(struct beginning *b, bool *found_out, msg_err *err) {
   msg_mongo_tend *t = b->s->store->tend;
-  bool found = false;
+  const msg_mongo_heard *first = NULL;
+  msg_oid *before = NULL;
+  *found_out = false;
   if (msg_pattern_kind_of(b->pattern) != MSG_PATTERN_EXACT)
-    return false;
+    return MSG_OK;
   msg_mutex_lock(t->mtx);
   for (size_t i = 0; i < t->heard_count; i++) {
     const msg_mongo_heard *h = &t->heard[i];
     if (h->queue != b->s->queue || strcmp(h->node, b->node) != 0 ||
         !msg_pattern_match(h->compiled, msg_pattern_text(b->pattern)) ||
-        (found && h->since_ms >= b->since_ms))
+        (first && h->since_ms >= first->since_ms))
       continue;
-    found = true;
-    b->since_ms = h->since_ms;
+    first = h;
+  }
+  if (first && (before = copy_ids(first->before, first->before_count))) {
+    b->since_ms = first->since_ms;
+    b->before = (msg_mongo_ids){before, first->before_count, first->before_count + 1};
   }
   msg_mutex_unlock(t->mtx);
-  return found;
+  *found_out = first != NULL;
+  return first && !before ? msg_err_nomem(err) : MSG_OK;
 }
 
 /* --- listen, unlisten ---------------------------------------------------------------------- */
 
-/* Takes `compiled` over. MSG_EXISTS: another thread was faster. */
-static int add(msg_mongo_session *s, const char *node, msg_pattern *compiled, int64_t since_ms,
+/* Takes `compiled` and b's ids over. MSG_EXISTS: another thread was faster. */
+static int add(msg_mongo_session *s, const char *node, msg_pattern *compiled, struct beginning *b,
                msg_err *err) {
   msg_mongo_tend *t = s->store->tend;
-  msg_mongo_heard h = {s->queue, msg_strdup(node), msg_strdup(msg_pattern_text(compiled)), compiled,
-                       since_ms};
+  msg_mongo_heard h = {s->queue,   msg_strdup(node), msg_strdup(msg_pattern_text(compiled)),
+                       compiled,   b->since_ms,      b->before.at,
+                       b->before.n};
   int rc = h.node && h.pattern ? MSG_OK : MSG_NOMEM;
   msg_mutex_lock(t->mtx);
   if (rc == MSG_OK && find_locked(t, s->queue, node, h.pattern) < t->heard_count)
@@ -164,6 +136,7 @@ static int add(msg_mongo_session *s, const char *node, msg_pattern *compiled, in
     return MSG_OK;
   msg_free(h.node);
   msg_free(h.pattern);
+  msg_free(h.before);
   msg_pattern_free(compiled);
   return rc == MSG_NOMEM ? msg_err_nomem(err) : rc;
 }
@@ -186,11 +159,15 @@ int msg_mongo_listen_to(msg_session *base, const msg_actor *actor, const char *p
   int rc = msg_pattern_new(pattern, &compiled, err);
   if (rc != MSG_OK)
     return rc;
+  bool covered = false;
   b.pattern = compiled;
-  if (!catch_up && !covered_since(&b))
+  if (!catch_up)
+    rc = covered_since(&b, &covered, err);
+  if (rc == MSG_OK && !catch_up && !covered)
     rc = begin_now(&b, err);
   if (rc == MSG_OK)
-    return add(s, actor->node, compiled, b.since_ms, err);
+    return add(s, actor->node, compiled, &b, err);
+  msg_mongo_ids_clear(&b.before);
   msg_pattern_free(compiled);
   return rc;
 }
@@ -213,6 +190,7 @@ int msg_mongo_unlisten(msg_session *base, const msg_actor *actor, const char *pa
                        msg_show(actor->node).s, msg_show(pattern).s);
   msg_free(old.node);
   msg_free(old.pattern);
+  msg_free(old.before);
   msg_pattern_free(old.compiled);
   return MSG_OK;
 }
@@ -231,8 +209,10 @@ int msg_mongo_listens(msg_mongo_session *s, msg_mongo_use *u, const char *node,
     const msg_mongo_heard *h = &t->heard[i];
     if (h->queue != s->queue || strcmp(h->node, node) != 0)
       continue;
-    list[count] = (msg_mongo_listen){msg_strdup(h->pattern), h->since_ms};
-    ok = list[count++].pattern != NULL;
+    list[count] = (msg_mongo_listen){msg_strdup(h->pattern), h->since_ms,
+                                     copy_ids(h->before, h->before_count), h->before_count};
+    ok = list[count].pattern && list[count].before;
+    count++;
   }
   msg_mutex_unlock(t->mtx);
   if (!ok) {
@@ -245,8 +225,10 @@ int msg_mongo_listens(msg_mongo_session *s, msg_mongo_use *u, const char *node,
 }
 
 void msg_mongo_listens_free(msg_mongo_listen *l, size_t n) {
-  for (size_t i = 0; l && i < n; i++)
+  for (size_t i = 0; l && i < n; i++) {
     msg_free(l[i].pattern);
+    msg_free(l[i].before);
+  }
   msg_free(l);
 }
 

@@ -177,6 +177,8 @@ int msg_mongo_seen_flush(msg_mongo_session *s, msg_err *err);
 typedef struct msg_mongo_listen {
   char *pattern;
   int64_t since_ms; /* broadcasts delivered after it (deliver_at > since); INT64_MIN: all */
+  msg_oid *before;  /* but for these, which were there already */
+  size_t before_count;
 } msg_mongo_listen;
 /** The patterns of a node in this queue; the caller's (msg_mongo_listens_free). */
 int msg_mongo_listens(msg_mongo_session *s, msg_mongo_use *u, const char *node,

@@ -94,10 +94,11 @@ static void diagnose(const mongoc_uri_t *uri, msg_err *err) {
     if (!ask_set(uri, host, set, sizeof set) || strcmp(set, wanted) == 0)
       continue;
     memcpy(before, err->text, sizeof before);
-    snprintf(err->text, sizeof err->text, "open: %s is %s%s%s, not of replica set '%s'%s: %.200s",
-             host->host_and_port, set[0] ? "of replica set '" : "no member of a replica set",
-             msg_show(set).s, set[0] ? "'" : "", msg_show(wanted).s,
-             set[0] ? ": correct replicaSet" : ": leave replicaSet out", before);
+    msg_err_native(err, err->rc, err->domain, err->native, "open: %s is %s%s%s, not of '%s'%s: %s",
+                   host->host_and_port, set[0] ? "of replica set '" : "no member of a replica set",
+                   msg_show(set).s, set[0] ? "'" : "", msg_show(wanted).s,
+                   set[0] ? ": correct replicaSet" : ": leave replicaSet out", before);
+    err->retry = true;
     return;
   }
 }

@@ -10,6 +10,7 @@
 static void clear_heard(msg_mongo_heard *h) {
   msg_free(h->node);
   msg_free(h->pattern);
+  msg_free(h->before);
   msg_pattern_free(h->compiled);
 }
 

@@ -9,7 +9,9 @@ typedef struct msg_mongo_heard { /* one node's listening to one pattern */
   msg_mongo_queue *queue;
   char *node, *pattern;
   msg_pattern *compiled;
-  int64_t since_ms; /* as msg_mongo_listen */
+  int64_t since_ms; /* as msg_mongo_listen, and so before */
+  msg_oid *before;
+  size_t before_count;
 } msg_mongo_heard;
 
 typedef struct msg_mongo_own { /* a node announced by this process */

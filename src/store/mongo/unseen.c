@@ -52,6 +52,8 @@ static void append_broadcasts(const struct looking *l, const msg_mongo_listen *l
   BCON_APPEND(&one, "sender", "{", "$ne", BCON_UTF8(l->actor->node), "}");
   if (listen->since_ms > INT64_MIN)
     BCON_APPEND(&one, "timestamp", "{", "$gt", BCON_INT64(listen->since_ms), "}");
+  if (listen->before_count)
+    msg_mongo_append_ids(&one, "_id", "$nin", listen->before, listen->before_count);
   bson_append_document_end(any, &one);
 }
 

@@ -168,9 +168,11 @@ static bool is_own(const msg_mongo_tend *t, const msg_mongo_queue *queue, const 
   return false;
 }
 
-/* Does a node of this process, not its sender, listen to it? */
+/* Does a node of this process, not its sender, listen to it? Who did not even announce itself may. */
 static bool is_heard(const msg_mongo_tend *t, const msg_mongo_queue *queue,
                      const struct arrival *a) {
+  if (t->own_count + t->heard_count == 0)
+    return true;
   for (size_t i = 0; i < t->heard_count; i++) {
     const msg_mongo_heard *h = &t->heard[i];
     if (h->queue == queue && (!a->sender || strcmp(h->node, a->sender) != 0) &&
@@ -189,7 +191,8 @@ static bool concerns(const mongo_watch *w, const struct arrival *a) {
   msg_mutex_lock(t->mtx);
   if (!mine && a->addressed)
     while (!mine && bson_iter_next(&to))
-      mine = BSON_ITER_HOLDS_UTF8(&to) && is_own(t, queue, bson_iter_utf8(&to, NULL));
+      mine = t->own_count + t->heard_count == 0 ||
+             (BSON_ITER_HOLDS_UTF8(&to) && is_own(t, queue, bson_iter_utf8(&to, NULL)));
   else if (!mine)
     mine = is_heard(t, queue, a);
   msg_mutex_unlock(t->mtx);
