@@ -184,6 +184,75 @@ int msg_mongo_groups_after(msg_mongo_session *s, msg_mongo_use *u, const msg_oid
   return rc;
 }
 
+/* ---- heads that Java nodes took ---- */
+
+struct passing {
+  msg_mongo_ids ids;
+  msg_mongo_ids held; /* still locked: at work */
+};
+
+static int note_passed(void *arg, const bson_t *doc, msg_err *err) {
+  msg_oid id;
+  if (msg_mongo_get_oid(doc, "_id", &id) && msg_mongo_ids_add(arg, &id) != MSG_OK)
+    return msg_err_nomem(err);
+  return MSG_OK;
+}
+
+/* A head with a mark and no state of ours. */
+static void append_passed(bson_t *filter) {
+  BCON_APPEND(filter, "sq.head", BCON_BOOL(true), "sq.state", BCON_NULL, "processed_by.0", "{",
+              "$exists", BCON_BOOL(true), "}");
+}
+
+static int find_passed(msg_mongo_session *s, msg_mongo_use *u, struct passing *p, msg_err *err) {
+  bson_t filter = BSON_INITIALIZER, locks = BSON_INITIALIZER;
+  bson_t *opts = BCON_NEW("projection", "{", "_id", BCON_INT32(1), "}", "limit",
+                          BCON_INT64(REPAIR_MAX), "hint", BCON_UTF8("sq_head"));
+  append_passed(&filter);
+  int rc = msg_mongo_each(u, s->names.messages, "look at groups", &filter, opts, note_passed,
+                          &p->ids, err);
+  bson_destroy(opts);
+  opts = BCON_NEW("projection", "{", "_id", BCON_INT32(1), "}");
+  if (rc == MSG_OK && p->ids.n) {
+    msg_mongo_append_ids(&locks, "_id", "$in", p->ids.at, p->ids.n);
+    msg_mongo_append_alive(&locks, msg_mongo_now_ms(s->store));
+    rc = msg_mongo_each(u, s->names.locks, "look at groups", &locks, opts, note_passed, &p->held,
+                        err);
+  }
+  bson_destroy(opts);
+  bson_destroy(&locks);
+  bson_destroy(&filter);
+  return rc;
+}
+
+static int pass_on(msg_mongo_session *s, msg_mongo_use *u, const msg_mongo_ids *ids, msg_err *err) {
+  bson_t filter = BSON_INITIALIZER;
+  bson_t *change = BCON_NEW("$unset", "{", "sq.head", BCON_INT32(1), "}");
+  append_passed(&filter);
+  msg_mongo_append_ids(&filter, "_id", "$in", ids->at, ids->n);
+  int rc = msg_mongo_update(u, s->names.messages, "look at groups", &filter, change, NULL, err);
+  bson_destroy(change);
+  bson_destroy(&filter);
+  return rc == MSG_OK ? msg_mongo_groups_after(s, u, ids->at, ids->n, err) : rc;
+}
+
+int msg_mongo_groups_pass(msg_mongo_session *s, msg_mongo_use *u, int *moved, msg_err *err) {
+  struct passing p = {0};
+  msg_mongo_ids free_ = {0};
+  int rc = find_passed(s, u, &p, err);
+  for (size_t i = 0; rc == MSG_OK && i < p.ids.n; i++)
+    if (!msg_mongo_ids_have(&p.held, &p.ids.at[i]) &&
+        msg_mongo_ids_add(&free_, &p.ids.at[i]) != MSG_OK)
+      rc = msg_err_nomem(err);
+  if (rc == MSG_OK && free_.n)
+    rc = pass_on(s, u, &free_, err);
+  *moved = rc == MSG_OK ? (int)free_.n : 0;
+  msg_mongo_ids_clear(&free_);
+  msg_mongo_ids_clear(&p.ids);
+  msg_mongo_ids_clear(&p.held);
+  return rc;
+}
+
 /* ---- repair ---- */
 
 static int note_headless(msg_mongo_groups *g, const bson_t *doc, msg_err *err) {

@@ -28,6 +28,8 @@ int msg_mongo_groups_promote(msg_mongo_session *s, msg_mongo_use *u, const msg_m
 /** The groups of these messages, then as above. One call when none has a group. */
 int msg_mongo_groups_after(msg_mongo_session *s, msg_mongo_use *u, const msg_oid *ids, size_t n,
                            msg_err *err);
+/** Heads that Java nodes have processed let their groups go on. *moved: how many. */
+int msg_mongo_groups_pass(msg_mongo_session *s, msg_mongo_use *u, int *moved, msg_err *err);
 /** Groups that lost their head without anybody's doing: found and given one. */
 int msg_mongo_groups_repair(msg_mongo_session *s, msg_mongo_use *u, msg_err *err);
 /** The queue has groups / may have. */

@@ -153,11 +153,15 @@ static int ensure(msg_mongo_session *s, msg_mongo_use *u, const char *collection
 
 #define COUNT(a) (sizeof(a) / sizeof(a)[0])
 
-int msg_mongo_indexes(msg_mongo_session *s, msg_mongo_use *u, msg_err *err) {
+bool msg_mongo_is_indexed(msg_mongo_session *s) {
   msg_mutex_lock(s->store->mtx);
-  bool known = s->queue->indexed;
+  bool is = s->queue->indexed;
   msg_mutex_unlock(s->store->mtx);
-  if (known)
+  return is;
+}
+
+int msg_mongo_indexes(msg_mongo_session *s, msg_mongo_use *u, msg_err *err) {
+  if (msg_mongo_is_indexed(s))
     return MSG_OK;
   int rc = ensure(s, u, s->names.messages, of_messages, COUNT(of_messages), err);
   if (rc == MSG_OK)

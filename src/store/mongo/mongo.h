@@ -32,6 +32,7 @@ typedef struct msg_mongo_queue {
   bool indexed;                 /* its indexes were seen or made */
   bool grouped;                 /* a message with a group was met */
   int64_t swept_at_ms;          /* last look of a sweep, 0 never */
+  int64_t passed_at_ms;         /* last look for heads that Java nodes took */
   int64_t repaired_at_ms;       /* last look for groups without head */
   struct msg_mongo_mark *marks; /* marks.h */
   size_t mark_count, mark_cap;
@@ -158,6 +159,8 @@ msg_mongo_queue *msg_mongo_queue_of(msg_mongo_store *store, const char *name);
 /** Make what is missing of the queue's indexes, once a process and queue. Called by verbs that
  *  write. */
 int msg_mongo_indexes(msg_mongo_session *s, msg_mongo_use *u, msg_err *err);
+/** Are they known to be there? */
+bool msg_mongo_is_indexed(msg_mongo_session *s);
 
 /* ---- sweep.c ---- */
 

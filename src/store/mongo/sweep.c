@@ -7,6 +7,7 @@
 #include "store/mongo/group.h"
 
 #define PAUSE_MS     50
+#define PASS_PAUSE   250
 #define REPAIR_PAUSE 30000
 #define BATCH        256
 
@@ -137,9 +138,23 @@ static bool is_time(msg_mongo_session *s, int64_t *last_ms, int64_t pause_ms, bo
   return is;
 }
 
+/* What no time tells: heads that Java nodes took, and groups without head. */
+static int tend_groups(msg_mongo_session *s, msg_mongo_use *u, int *moved, msg_err *err) {
+  int rc = MSG_OK;
+  *moved = 0;
+  if (!msg_mongo_is_grouped(s))
+    return MSG_OK;
+  if (is_time(s, &s->queue->passed_at_ms, PASS_PAUSE, false))
+    rc = msg_mongo_groups_pass(s, u, moved, err);
+  if (rc == MSG_OK && is_time(s, &s->queue->repaired_at_ms, REPAIR_PAUSE, false))
+    rc = msg_mongo_groups_repair(s, u, err);
+  return rc;
+}
+
 int msg_mongo_sweep(msg_mongo_session *s, msg_mongo_use *u, int64_t max_attempts, bool force,
                     int *moved, msg_err *err) {
   struct due d = {.now_ms = msg_mongo_now_ms(s->store)};
+  int passed = 0;
   if (moved)
     *moved = 0;
   if (!is_time(s, &s->queue->swept_at_ms, PAUSE_MS, force))
@@ -151,10 +166,9 @@ int msg_mongo_sweep(msg_mongo_session *s, msg_mongo_use *u, int64_t max_attempts
   if (rc == MSG_OK && d.groups.n)
     msg_mongo_note_grouped(s);
   due_clear(&d);
-  if (rc == MSG_OK && msg_mongo_is_grouped(s) &&
-      is_time(s, &s->queue->repaired_at_ms, REPAIR_PAUSE, false))
-    rc = msg_mongo_groups_repair(s, u, err);
+  if (rc == MSG_OK)
+    rc = tend_groups(s, u, &passed, err);
   if (rc == MSG_OK && moved)
-    *moved = (int)n;
+    *moved = (int)n + passed;
   return rc;
 }
