@@ -27,6 +27,8 @@ static void round_clear(msg_mongo_claiming *c) {
 static void claiming_clear(msg_mongo_claiming *c) {
   round_clear(c);
   msg_free(c->at);
+  c->at = NULL;
+  c->cap = 0;
   msg_mongo_texts_clear(&c->topics);
 }
 
@@ -131,22 +133,31 @@ static int play(msg_mongo_claiming *c, msg_list *out, msg_err *err) {
   return MSG_OK;
 }
 
+static int claim_with(msg_mongo_claiming *c, msg_list *out, msg_err *err) {
+  const msg_claim *q = c->claim;
+  int64_t max_attempts = c->actor->settings->max_attempts;
+  claiming_clear(c);
+  int rc = msg_mongo_indexes(c->s, c->u, err);
+  if (rc == MSG_OK)
+    rc = msg_mongo_sweep(c->s, c->u, max_attempts, false, NULL, err);
+  if (rc == MSG_OK)
+    rc = msg_mongo_topics_of(c->s, c->u, q->pattern, q->paused, q->paused_count, &c->topics, err);
+  return rc == MSG_OK && c->topics.n ? play(c, out, err) : rc;
+}
+
 int msg_mongo_claim(msg_session *base, const msg_actor *actor, const msg_claim *claim,
                     msg_list *out, msg_err *err) {
   msg_mongo_session *s = (msg_mongo_session *)base;
   msg_mongo_use u;
   msg_mongo_claiming c = {.s = s, .u = &u, .actor = actor, .claim = claim};
+  msg_err own = MSG_ERR_INIT;
+  err = err ? err : &own;
   int rc = msg_mongo_take(s->store, "claim", &u, err);
   if (rc != MSG_OK)
     return rc;
-  rc = msg_mongo_indexes(s, &u, err);
-  if (rc == MSG_OK)
-    rc = msg_mongo_sweep(s, &u, actor->settings->max_attempts, false, NULL, err);
-  if (rc == MSG_OK)
-    rc = msg_mongo_topics_of(s, &u, claim->pattern, claim->paused, claim->paused_count, &c.topics,
-                             err);
-  if (rc == MSG_OK && c.topics.n)
-    rc = play(&c, out, err);
+  rc = claim_with(&c, out, err);
+  if (rc != MSG_OK && msg_mongo_lost_indexes(s, err)) /* nothing was claimed yet */
+    rc = claim_with(&c, out, err);
   claiming_clear(&c);
   msg_mongo_give(&u);
   return rc;
@@ -209,23 +220,34 @@ static int any_of(msg_mongo_claiming *c, char *const *topics, size_t n, bool *ou
   return rc;
 }
 
+static int any_of_all(msg_mongo_claiming *c, bool *found, msg_err *err) {
+  int rc = MSG_OK;
+  for (size_t i = 0; rc == MSG_OK && !*found && i < c->topics.n; i += MSG_MONGO_TOPICS_MAX) {
+    size_t n = c->topics.n - i;
+    rc = any_of(c, c->topics.at + i, n < MSG_MONGO_TOPICS_MAX ? n : MSG_MONGO_TOPICS_MAX, found,
+                err);
+  }
+  return rc;
+}
+
 int msg_mongo_claimable(msg_session *base, const msg_actor *actor, const msg_claim *claim,
                         bool *out, msg_err *err) {
   msg_mongo_session *s = (msg_mongo_session *)base;
   msg_mongo_use u;
   msg_mongo_claiming c = {.s = s, .u = &u, .actor = actor, .claim = claim};
+  msg_err own = MSG_ERR_INIT;
   bool found = false;
+  err = err ? err : &own;
   int rc = msg_mongo_take(s->store, "look for messages", &u, err);
   if (rc != MSG_OK)
     return rc;
   c.now_ms = msg_mongo_now_ms(s->store);
   rc = msg_mongo_topics_of(s, &u, claim->pattern, claim->paused, claim->paused_count, &c.topics,
                            err);
-  for (size_t i = 0; rc == MSG_OK && !found && i < c.topics.n; i += MSG_MONGO_TOPICS_MAX) {
-    size_t n = c.topics.n - i;
-    rc = any_of(&c, c.topics.at + i, n < MSG_MONGO_TOPICS_MAX ? n : MSG_MONGO_TOPICS_MAX, &found,
-                err);
-  }
+  if (rc == MSG_OK)
+    rc = any_of_all(&c, &found, err);
+  if (rc != MSG_OK && msg_mongo_lost_indexes(s, err))
+    rc = any_of_all(&c, &found, err);
   claiming_clear(&c);
   msg_mongo_give(&u);
   if (rc == MSG_OK)

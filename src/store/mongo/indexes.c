@@ -160,6 +160,16 @@ bool msg_mongo_is_indexed(msg_mongo_session *s) {
   return is;
 }
 
+bool msg_mongo_lost_indexes(msg_mongo_session *s, const msg_err *err) {
+  bool lost = err->rc == MSG_BACKEND && err->native == 2 && strstr(err->text, "hint");
+  if (lost) {
+    msg_mutex_lock(s->store->mtx);
+    s->queue->indexed = false;
+    msg_mutex_unlock(s->store->mtx);
+  }
+  return lost;
+}
+
 int msg_mongo_indexes(msg_mongo_session *s, msg_mongo_use *u, msg_err *err) {
   if (msg_mongo_is_indexed(s))
     return MSG_OK;

@@ -1,5 +1,6 @@
 #include "store/mongo/json.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -111,8 +112,9 @@ static void read_number(struct reader *r, bson_t *doc, const char *key, int len)
     return;
   }
   bool whole = strcspn(r->at, ".eE") >= n;
+  errno = 0;
   long long i = strtoll(r->at, &end, 10);
-  if (whole && end == r->at + n && i > INT64_MIN && i < INT64_MAX) {
+  if (whole && end == r->at + n && errno != ERANGE) {
     if (i >= INT32_MIN && i <= INT32_MAX)
       bson_append_int32(doc, key, len, (int32_t)i);
     else

@@ -172,15 +172,12 @@ static int refused(struct putting *w, const bson_t *reply, const bson_error_t *e
   return msg_mongo_fail(w->t->u->store, "send", error, NULL, err);
 }
 
-static int insert_batch(struct putting *w, bson_t *docs, const bson_t **at, size_t n,
-                        msg_err *err) {
+static int insert_batch(struct putting *w, bson_t **docs, size_t n, msg_err *err) {
   mongoc_collection_t *c = msg_mongo_collection(w->t->u, w->t->s->names.messages);
   bson_error_t error;
   bson_t reply;
   int rc = MSG_OK;
-  for (size_t i = 0; i < n; i++)
-    at[i] = &docs[i];
-  if (!mongoc_collection_insert_many(c, at, n, &w->t->opts, &reply, &error)) {
+  if (!mongoc_collection_insert_many(c, (const bson_t **)docs, n, &w->t->opts, &reply, &error)) {
     if (msg_mongo_is_duplicate(&error, &reply))
       rc = refused(w, &reply, &error, err);
     else
@@ -192,7 +189,7 @@ static int insert_batch(struct putting *w, bson_t *docs, const bson_t **at, size
 }
 
 /* From item *i on as many as one batch takes. */
-static int next_batch(struct putting *w, size_t *i, bson_t *docs, size_t *n, msg_err *err) {
+static int next_batch(struct putting *w, size_t *i, bson_t **docs, size_t *n, msg_err *err) {
   size_t bytes = 0;
   int rc = MSG_OK;
   *n = 0;
@@ -200,29 +197,26 @@ static int next_batch(struct putting *w, size_t *i, bson_t *docs, size_t *n, msg
     msg_put *item = &w->p->items[*i];
     if (item->existed)
       continue;
-    bson_init(&docs[*n]);
-    rc = build(w->t->s, item->message, w->p->stamp, becomes_head(w, item->message), &docs[*n], err);
-    bytes += docs[*n].len;
-    ++*n;
+    docs[*n] = bson_new();
+    rc = build(w->t->s, item->message, w->p->stamp, becomes_head(w, item->message), docs[*n], err);
+    bytes += docs[(*n)++]->len;
   }
   return rc;
 }
 
 static int insert_all(struct putting *w, msg_err *err) {
   size_t most = w->p->n < BATCH_ROWS ? w->p->n : BATCH_ROWS;
-  bson_t *docs = msg_alloc(most * sizeof *docs);
-  const bson_t **at = msg_alloc(most * sizeof *at);
-  int rc = docs && at ? MSG_OK : msg_err_nomem(err);
+  bson_t **docs = msg_alloc(most * sizeof *docs);
+  int rc = docs ? MSG_OK : msg_err_nomem(err);
   for (size_t i = 0; rc == MSG_OK && i < w->p->n;) {
     size_t n = 0;
     rc = next_batch(w, &i, docs, &n, err);
     if (rc == MSG_OK && n)
-      rc = insert_batch(w, docs, at, n, err);
+      rc = insert_batch(w, docs, n, err);
     for (size_t k = 0; k < n; k++)
-      bson_destroy(&docs[k]);
+      bson_destroy(docs[k]);
   }
   msg_free(docs);
-  msg_free(at);
   return rc;
 }
 

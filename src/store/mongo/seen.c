@@ -1,4 +1,9 @@
-/* seen.c - marking what a node was handed: its name goes into processed_by. */
+/* seen.c - marking what a node was handed: its name goes into processed_by.
+ *
+ * Threads of one process settle among themselves who has a message (marks.h). Another process with
+ * the same node is possible where its id was given: then each call leaves a token in sq.by, the
+ * latest few of which stay, and where the server marked fewer than were asked for the tokens tell
+ * whose they are. */
 #include <string.h>
 
 #include "base/mem.h"
@@ -12,8 +17,13 @@ struct marking {
   const msg_list *list;
   bool *mine; /* by place in the list: taken by this thread */
   msg_mongo_ids ids;
+  msg_mongo_ids lost;        /* of them: marked by another process */
   bool deletes, deletes_now; /* some of them go after processing */
+  bool shared;               /* another process may be this node */
+  char token[MSG_OID_HEX + 1];
 };
+
+#define TOKENS_KEPT 16
 
 /* ---- which are left ---- */
 
@@ -85,18 +95,51 @@ static void append_deletion(bson_t *pipeline) {
   bson_destroy(&now);
 }
 
+static void append_token(bson_t *set, const char *token) {
+  BCON_APPEND(set, "sq.by", "{", "$slice", "[", "{", "$concatArrays", "[", "{", "$ifNull", "[",
+              BCON_UTF8("$sq.by"), "[", "]", "]", "}", "[", BCON_UTF8(token), "]", "]", "}",
+              BCON_INT32(-TOKENS_KEPT), "]", "}");
+}
+
+static int note_lost(void *arg, const bson_t *doc, msg_err *err) {
+  struct marking *w = arg;
+  msg_oid id;
+  if (msg_mongo_get_oid(doc, "_id", &id) && msg_mongo_ids_add(&w->lost, &id) != MSG_OK)
+    return msg_err_nomem(err);
+  return MSG_OK;
+}
+
+/* Those without my token, but for those so busy that it may have been pushed out: twice is better
+ * than never. */
+static int find_lost(struct marking *w, msg_err *err) {
+  bson_t filter = BSON_INITIALIZER;
+  bson_t *opts = BCON_NEW("projection", "{", "_id", BCON_INT32(1), "}");
+  char last[16];
+  snprintf(last, sizeof last, "sq.by.%d", TOKENS_KEPT - 1);
+  msg_mongo_append_ids(&filter, "_id", "$in", w->ids.at, w->ids.n);
+  BCON_APPEND(&filter, "sq.by", "{", "$ne", BCON_UTF8(w->token), "}", last, "{", "$exists",
+              BCON_BOOL(false), "}");
+  int rc = msg_mongo_each(w->u, w->s->names.messages, "await", &filter, opts, note_lost, w, err);
+  bson_destroy(opts);
+  bson_destroy(&filter);
+  return rc;
+}
+
 static int mark(struct marking *w, msg_err *err) {
   bson_t filter = BSON_INITIALIZER, set = BSON_INITIALIZER;
+  msg_mongo_result result = {0};
   append_unmarked(w, &filter, &w->ids);
   append_marked(&set, "processed_by", w->actor->node);
+  if (w->shared)
+    append_token(&set, w->token);
   bson_t *change = BCON_NEW("0", "{", "$set", BCON_DOCUMENT(&set), "}");
   if (w->deletes)
     append_deletion(change);
-  int rc = msg_mongo_update(w->u, w->s->names.messages, "await", &filter, change, NULL, err);
+  int rc = msg_mongo_update(w->u, w->s->names.messages, "await", &filter, change, &result, err);
   bson_destroy(change);
   bson_destroy(&set);
   bson_destroy(&filter);
-  return rc;
+  return rc == MSG_OK && w->shared && result.matched < (int64_t)w->ids.n ? find_lost(w, err) : rc;
 }
 
 static int remove_now(struct marking *w, msg_err *err) {
@@ -137,8 +180,11 @@ int msg_mongo_seen(msg_session *base, const msg_actor *actor, const msg_list *li
   msg_mongo_session *s = (msg_mongo_session *)base;
   msg_mongo_use u;
   struct marking w = {.s = s, .u = &u, .actor = actor, .list = list};
+  msg_oid token = msg_oid_new();
   if (list->n == 0)
     return MSG_OK;
+  w.shared = actor->settings->sender_id != NULL;
+  msg_oid_hex(&token, w.token);
   w.mine = msg_zalloc(list->n * sizeof *w.mine);
   if (!w.mine)
     return msg_err_nomem(err);
@@ -149,8 +195,10 @@ int msg_mongo_seen(msg_session *base, const msg_actor *actor, const msg_list *li
   }
   drop(&w);
   for (size_t i = 0; rc == MSG_OK && i < list->n; i++)
-    won[i] = w.mine[i] && msg_mongo_ids_have(&w.ids, &list->at[i].id);
+    won[i] = w.mine[i] && msg_mongo_ids_have(&w.ids, &list->at[i].id) &&
+             !msg_mongo_ids_have(&w.lost, &list->at[i].id);
   msg_mongo_ids_clear(&w.ids);
+  msg_mongo_ids_clear(&w.lost);
   msg_free(w.mine);
   return rc;
 }
