@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "store/mongo/due.h"
 #include "store/mongo/tend.h"
 
 static unsigned caps(const msg_store *base) {
@@ -114,7 +115,7 @@ const struct msg_store_ops msg_mongo_ops = {
     .session_close = session_close,
     .session_release = session_release,
     .lock = lock,
-    .put = msg_mongo_put,
+    .put = msg_mongo_put_due,
     .find = msg_mongo_find,
     .find_next = msg_mongo_find_next,
     .find_close = msg_mongo_find_close,
@@ -124,12 +125,12 @@ const struct msg_store_ops msg_mongo_ops = {
     .listeners = msg_mongo_listeners,
     .unseen = msg_mongo_unseen,
     .seen = msg_mongo_seen,
-    .claim = msg_mongo_claim,
+    .claim = msg_mongo_claim_due,
     .claimable = msg_mongo_claimable,
-    .settle = msg_mongo_settle,
-    .apply = msg_mongo_apply,
+    .settle = msg_mongo_settle_due,
+    .apply = msg_mongo_apply_due,
     .undo = msg_mongo_undo,
-    .update = msg_mongo_change,
+    .update = msg_mongo_change_due,
     .remove = msg_mongo_remove,
     .purge = msg_mongo_purge,
     .redrive = msg_mongo_redrive,

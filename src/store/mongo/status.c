@@ -45,6 +45,21 @@ static void append_listeners(msg_str *s, msg_mongo_store *store, const msg_mongo
   msg_str_append(s, "}");
 }
 
+/* What Morphium tells of its own messaging; nobody here knows how much is in hand. */
+static void append_messaging(msg_str *s, const msg_mongo_store *store,
+                             const msg_settings *settings) {
+  static const char *const COUNTS[] = {"waiting_for_answers", "waiting_for_answers_total",
+                                       "in_progress", "processing", "time_till_recieved"};
+  msg_str_appendf(s,
+                  ",\"messaging.changestream\":%s,\"messaging.multithreadded\":true,\"messaging_"
+                  "threadpoolstats\":{},"
+                  "\"messaging.window_size\":%lld,\"messaging.pause\":%lld",
+                  store->replicated && settings->use_change_stream ? "true" : "false",
+                  (long long)settings->window_size, (long long)settings->poll_pause_ms);
+  for (size_t i = 0; i < sizeof COUNTS / sizeof COUNTS[0]; i++)
+    msg_str_appendf(s, ",\"messaging.%s\":0", COUNTS[i]);
+}
+
 /* NULL: memory is out. */
 static char *map_of(msg_mongo_store *store, const msg_settings *settings, const msg_mongo_own *own,
                     const char *level) {
@@ -55,11 +70,7 @@ static char *map_of(msg_mongo_store *store, const msg_settings *settings, const 
     if (strcmp(level, "MORPHIUM_ONLY") != 0) {
       msg_str_append(&s, ",");
       append_listeners(&s, store, own);
-      msg_str_appendf(&s,
-                      ",\"messaging.changestream\":%s,\"messaging.multithreadded\":true,"
-                      "\"messaging.window_size\":%lld,\"messaging.pause\":%lld",
-                      store->replicated && settings->use_change_stream ? "true" : "false",
-                      (long long)settings->window_size, (long long)settings->poll_pause_ms);
+      append_messaging(&s, store, settings);
     }
   }
   msg_str_append(&s, "}");
