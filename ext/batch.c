@@ -68,6 +68,22 @@ bool msg_batch_pending(const msg_connection *c, const msg_opened *o) {
   return false;
 }
 
+static bool one_queue(const msg_opened *a, const msg_opened *b) {
+  msg_settings sa, sb;
+  if (a == b)
+    return true;
+  if (msg_node_store(a->node) != msg_node_store(b->node) ||
+      msg_node_settings(a->node, &sa, NULL) != MSG_OK)
+    return false;
+  bool same = msg_node_settings(b->node, &sb, NULL) == MSG_OK;
+  if (same) {
+    same = strcmp(msg_settings_queue(&sa), msg_settings_queue(&sb)) == 0;
+    msg_settings_clear(&sb);
+  }
+  msg_settings_clear(&sa);
+  return same;
+}
+
 /* --- keeping a put ------------------------------------------------------------------------- */
 
 static size_t size_of(const msg_message *m) {
@@ -92,14 +108,26 @@ static int keep_put(struct msg_writes *s, const msg_put *put, msg_err *err) {
   return msg_outbox_keep(s->c, s->o, w, err);
 }
 
+/* A send of the same key earlier in this transaction, of which this would be another; NULL: none. */
+static const msg_message *find_key(struct msg_writes *s, const msg_message *m) {
+  for (size_t i = 0; m->key && i < s->c->outbox.n; i++) {
+    const msg_written *w = s->c->outbox.at[i].written;
+    if (w && !w->settles && w->message.key && strcmp(w->message.key, m->key) == 0 &&
+        strcmp(w->message.topic, m->topic) == 0 && one_queue(s->c->outbox.at[i].opened, s->o))
+      return &w->message;
+  }
+  return NULL;
+}
+
 static int put(msg_session *base, const msg_actor *actor, msg_put *items, size_t n, msg_err *err) {
   struct msg_writes *s = (struct msg_writes *)base;
   int rc = MSG_OK;
   (void)actor;
   for (size_t i = 0; rc == MSG_OK && i < n; i++) {
-    rc = keep_put(s, &items[i], err);
-    items[i].id = items[i].message->id;
-    items[i].existed = false;
+    const msg_message *first = find_key(s, items[i].message);
+    items[i].id = first ? first->id : items[i].message->id;
+    items[i].existed = first != NULL;
+    rc = first ? MSG_OK : keep_put(s, &items[i], err);
   }
   msg_node_count(s->o->node, MSG_STAT_STORE_CALLS, -1); /* the store heard nothing yet */
   return rc;
@@ -272,22 +300,6 @@ static int unit_add_settle(struct unit *n, const msg_written *w) {
   for (size_t i = 0; i < w->n; i++)
     s->items[s->n++] = (msg_settle_item){.id = w->items[i].id, .token = w->tokens[i]};
   return MSG_OK;
-}
-
-static bool one_queue(const msg_opened *a, const msg_opened *b) {
-  msg_settings sa, sb;
-  if (a == b)
-    return true;
-  if (msg_node_store(a->node) != msg_node_store(b->node) ||
-      msg_node_settings(a->node, &sa, NULL) != MSG_OK)
-    return false;
-  bool same = msg_node_settings(b->node, &sb, NULL) == MSG_OK;
-  if (same) {
-    same = strcmp(msg_settings_queue(&sa), msg_settings_queue(&sb)) == 0;
-    msg_settings_clear(&sb);
-  }
-  msg_settings_clear(&sa);
-  return same;
 }
 
 enum { UNSENT, TRIED };
