@@ -388,6 +388,13 @@ static int announce(msg_connection *c, msg_opened *o, const msg_call *call, msg_
   return rc;
 }
 
+/* Through SQLite's own log: an extension has no terminal. */
+static void pass_warnings(msg_opened *o) {
+  char text[256];
+  while (o->session->ops->warning && o->session->ops->warning(o->session, text, sizeof text))
+    sqlite3_log(SQLITE_WARNING, "msg: %s", text);
+}
+
 int msg_connection_call(msg_connection *c, msg_opened *o, enum msg_call_kind kind, msg_call *out,
                         msg_err *err) {
   msg_call call = {.session = o->session, .interrupted = msg_connection_interrupted, .arg = c};
@@ -401,6 +408,7 @@ int msg_connection_call(msg_connection *c, msg_opened *o, enum msg_call_kind kin
                                        : call_begun(c, o, kind, &call, err);
   if (rc == MSG_OK && kind != MSG_CALL_READ && !call.blind && !o->announced)
     rc = announce(c, o, &call, err);
+  pass_warnings(o);
   if (rc == MSG_OK && kind == MSG_CALL_WRITE && msg_batch_wanted(c, o)) {
     call.writes = msg_batch_session(c, o);
     rc = call.writes ? MSG_OK : msg_err_nomem(err);

@@ -155,14 +155,14 @@ static int tell_concern(const struct telling *t) {
 
 static int tell_layout(const struct telling *t) {
   msg_mongo_tend *tend = t->s->store->tend;
-  char text[sizeof tend->warning];
+  char text[sizeof tend->layout.text];
   msg_mutex_lock(tend->mtx);
-  memcpy(text, tend->warning, sizeof text);
+  memcpy(text, tend->layout.text, sizeof text);
   msg_mutex_unlock(tend->mtx);
   if (!text[0])
     return tell(t, "layout", "standard", NULL);
   return tell(t, "layout", text,
-              "messages get lost between layouts: give all nodes of the queue one");
+              "give all nodes of the queue one layout, or the others another queue");
 }
 
 int msg_mongo_describe(msg_session *base, msg_describe_fn fn, void *arg, msg_err *err) {

@@ -218,6 +218,7 @@ int msg_mongo_deadline(msg_session *, int64_t *, msg_err *);
 int msg_mongo_listen_to(msg_session *, const msg_actor *, const char *, bool, msg_err *);
 int msg_mongo_unlisten(msg_session *, const msg_actor *, const char *, msg_err *);
 int msg_mongo_listeners(msg_session *, msg_listener_fn, void *, msg_err *);
+bool msg_mongo_warning(msg_session *, char *, size_t);
 int msg_mongo_describe(msg_session *, msg_describe_fn, void *, msg_err *);
 int msg_mongo_presence_put(msg_session *, const msg_participant *, msg_err *);
 int msg_mongo_presence_list(msg_session *, msg_participant_fn, void *, msg_err *);

@@ -20,8 +20,8 @@ static void quiet(mongoc_log_level_t level, const char *domain, const char *text
 
 /* mongoc_cleanup never follows: the host may use libmongoc too, and it cannot be started again. */
 static void start(void) {
-  mongoc_init();
   mongoc_log_set_handler(quiet, NULL);
+  mongoc_init();
 }
 
 /* --- the connection string ----------------------------------------------------------------- */

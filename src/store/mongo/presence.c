@@ -221,14 +221,14 @@ static int find_foreign(msg_mongo_session *s, msg_mongo_use *u, struct foreign *
 }
 
 static void set_warning(msg_mongo_session *s, const struct foreign *f) {
-  msg_mongo_tend *t = s->store->tend;
-  msg_mutex_lock(t->mtx);
-  t->warning[0] = '\0';
+  char text[sizeof s->store->tend->layout.text] = "";
   if (f->count > 0)
-    snprintf(t->warning, sizeof t->warning,
-             "%d node%s of another layout on queue '%s', such as '%.60s' (%.60s)", f->count,
-             f->count == 1 ? "" : "s", s->queue->name, f->node, f->implementation);
-  msg_mutex_unlock(t->mtx);
+    snprintf(
+        text, sizeof text,
+        "%d node%s of another layout on queue '%s', such as '%.60s' (%.60s): messages get lost "
+        "between layouts",
+        f->count, f->count == 1 ? "" : "s", s->queue->name, f->node, f->implementation);
+  msg_mongo_warn(s->store, &s->store->tend->layout, text);
 }
 
 /* Answers get lost between layouts. `node`: who joins; NULL: a heartbeat, which only warns. */

@@ -1,5 +1,6 @@
 #include "store/mongo/tend.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -162,6 +163,33 @@ void msg_mongo_own_free(msg_mongo_own *own, size_t n) {
   for (size_t i = 0; own && i < n; i++)
     clear_own(&own[i]);
   msg_free(own);
+}
+
+/* --- warnings ------------------------------------------------------------------------------ */
+
+void msg_mongo_warn(msg_mongo_store *store, struct msg_mongo_warning *w, const char *text) {
+  msg_mutex_lock(store->tend->mtx);
+  if (strcmp(w->text, text) != 0) {
+    snprintf(w->text, sizeof w->text, "%s", text);
+    w->told = false;
+  }
+  msg_mutex_unlock(store->tend->mtx);
+}
+
+static bool tell_locked(struct msg_mongo_warning *w, char *out, size_t size) {
+  bool tells = w->text[0] && !w->told;
+  if (tells)
+    snprintf(out, size, "%s", w->text);
+  w->told = true;
+  return tells;
+}
+
+bool msg_mongo_warning(msg_session *base, char *out, size_t size) {
+  msg_mongo_tend *t = ((msg_mongo_session *)base)->store->tend;
+  msg_mutex_lock(t->mtx);
+  bool tells = tell_locked(&t->layout, out, size) || tell_locked(&t->polling, out, size);
+  msg_mutex_unlock(t->mtx);
+  return tells;
 }
 
 /* --- listeners ----------------------------------------------------------------------------- */

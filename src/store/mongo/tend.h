@@ -41,7 +41,10 @@ typedef struct msg_mongo_tend {
   size_t due_count, due_cap;
   msg_mongo_regret *regrets;
   size_t regret_count, regret_cap;
-  char warning[256]; /* of the implementation check; "" none */
+  struct msg_mongo_warning { /* each is told once */
+    char text[256];          /* "" none */
+    bool told;
+  } layout, polling; /* of the implementation check; where there is no change stream */
 } msg_mongo_tend;
 
 /** NULL when memory is out. */
@@ -74,6 +77,11 @@ void msg_mongo_own_free(msg_mongo_own *own, size_t n);
 /** Try what could not be undone; keeps what fails again, for some minutes. */
 void msg_mongo_regrets_try(msg_mongo_session *s);
 void msg_mongo_regret_clear(msg_mongo_regret *r);
+
+/* ---- warnings ---- */
+
+/** Set one; the same text again is not told again. */
+void msg_mongo_warn(msg_mongo_store *store, struct msg_mongo_warning *w, const char *text);
 
 /* ---- listeners ---- */
 

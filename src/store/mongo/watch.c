@@ -2,6 +2,7 @@
  * the server's where there is none; and what keeps the queue in order: deadlines, heartbeats, answers
  * to status requests. Which message came is for the look that follows. */
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -305,6 +306,16 @@ static int look_at_count(mongo_watch *w, int64_t wait_ms, bool *changed, msg_err
   return rc == MSG_UNAVAILABLE ? MSG_IO : rc;
 }
 
+static int say_polling(mongo_watch *w) {
+  char text[sizeof w->store->tend->polling.text];
+  snprintf(text, sizeof text, "queue '%s' is polled every %lld ms: %s", w->session->queue->name,
+           (long long)w->settings.poll_pause_ms,
+           w->store->replicated ? "use_change_stream is off"
+                                : "a standalone server has no change streams");
+  msg_mongo_warn(w->store, &w->store->tend->polling, text);
+  return MSG_OK;
+}
+
 /* --- the verbs ----------------------------------------------------------------------------- */
 
 static int begin(mongo_watch *w, const msg_settings *settings, msg_err *err) {
@@ -323,13 +334,13 @@ static int begin(mongo_watch *w, const msg_settings *settings, msg_err *err) {
   w->due_ms = MSG_NEVER;
   w->beat_ms = msg_clock_mono_ms() + MSG_MONGO_HEARTBEAT_MS;
   if (!w->streams)
-    return MSG_OK;
+    return say_polling(w);
   bson_t *match = wanted_events(), *project = wanted_fields();
   rc = msg_mongo_stream_open(w->store, w->session->names.messages, match, project, &w->stream, err);
   bson_destroy(match);
   bson_destroy(project);
   w->streams = rc == MSG_OK;
-  return rc == MSG_UNSUPPORTED ? MSG_OK : rc;
+  return rc == MSG_UNSUPPORTED ? say_polling(w) : rc;
 }
 
 int msg_mongo_watch_open(msg_store *store, const msg_settings *settings, msg_watch **out,
