@@ -38,13 +38,41 @@ static bool betrays(const char *text, const char *uri) {
   return strstr(text, secret) != NULL;
 }
 
+/* A list of hosts and ports, and nothing that could be a mistyped password? */
+static bool is_hosts(const char *s) {
+  bool port = false;
+  for (; *s; s++) {
+    bool digit = *s >= '0' && *s <= '9';
+    bool letter = (*s >= 'a' && *s <= 'z') || (*s >= 'A' && *s <= 'Z') || *s == '.' || *s == '-';
+    if (*s == ':')
+      port = true;
+    else if (*s == ',')
+      port = false;
+    else if (!digit && (port || !letter))
+      return false;
+  }
+  return true;
+}
+
+/* What stands between credentials and database, for texts. */
+static msg_shown hosts_in(const char *text) {
+  char hosts[128];
+  const char *from = strstr(text, "://");
+  from = from ? from + 3 : text + strlen(text);
+  const char *at = strrchr(from, '@');
+  from = at ? at + 1 : from;
+  snprintf(hosts, sizeof hosts, "%.*s", (int)strcspn(from, "/?"), from);
+  return msg_show(is_hosts(hosts) ? hosts : "?");
+}
+
 static int parse(const char *text, mongoc_uri_t **out, msg_err *err) {
   bson_error_t error = {0};
   mongoc_uri_t *uri = mongoc_uri_new_with_error(text, &error);
   if (!uri)
     return msg_err_set(err, MSG_INVALID,
-                       "target 'mongodb': %s: give mongodb://[user:password@]host[:port],.../"
-                       "database[?options], with %%40 for an '@' in a name or password",
+                       "target 'mongodb' at '%s': %s: give mongodb://[user:password@]host[:port],"
+                       ".../database[?options], with %%40 for an '@' in a name or password",
+                       hosts_in(text).s,
                        betrays(error.message, text) ? "not a connection string" : error.message);
   const char *db = mongoc_uri_get_database(uri);
   if (!db || !db[0]) {
