@@ -2,19 +2,24 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "store/mongo/claiming.h"
 #include "store/mongo/group.h"
 
 #define PAGE_MIN 32
 #define PAGES    64
+#define JAVA_MS  60000
 
 /* ---- 1. candidates ---- */
 
 void msg_mongo_append_ready(bson_t *filter, const msg_mongo_claiming *c, char *const *topics,
                             size_t n) {
   char *me[] = {(char *)c->actor->node};
-  msg_mongo_append_topics(filter, topics, n);
+  if (msg_mongo_is_unnamed(c->s))
+    msg_mongo_append_topics(filter, topics, n);
+  else
+    msg_mongo_append_texts(filter, "topic", "$in", topics, n, false);
   BSON_APPEND_BOOL(filter, "exclusive", true);
   msg_mongo_append_untaken(filter);
   msg_mongo_append_texts(filter, "recipients", "$in", me, 1, true);
@@ -47,6 +52,7 @@ static int note_candidate(void *arg, const bson_t *doc, msg_err *err) {
     return MSG_OK;
   if (msg_mongo_get_text(doc, "sq.group"))
     msg_mongo_note_grouped(c->s);
+  c->mortal = c->mortal || msg_mongo_get_int(doc, "delete_at", MSG_NEVER) != MSG_NEVER;
   if (attempts_of(c, doc, &x.id, err, &rc) >= c->actor->settings->max_attempts)
     return rc != MSG_OK                                    ? rc
            : msg_mongo_ids_add(&c->dying, &x.id) == MSG_OK ? MSG_OK
@@ -65,7 +71,7 @@ static int query_candidates(msg_mongo_claiming *c, char *const *topics, size_t n
       BCON_NEW("sort", "{", "priority", BCON_INT32(1), "timestamp", BCON_INT32(1), "_id",
                BCON_INT32(1), "}", "limit", BCON_INT64(limit), "projection", "{", "priority",
                BCON_INT32(1), "timestamp", BCON_INT32(1), "sq.attempts", BCON_INT32(1), "sq.group",
-               BCON_INT32(1), "}", "hint", BCON_UTF8("sq_claim"));
+               BCON_INT32(1), "delete_at", BCON_INT32(1), "}", "hint", BCON_UTF8("sq_claim"));
   if (skip)
     BSON_APPEND_INT64(opts, "skip", skip);
   msg_mongo_append_ready(&filter, c, topics, n);
@@ -113,6 +119,12 @@ static int note_locked(void *arg, const bson_t *doc, msg_err *err) {
   return MSG_OK;
 }
 
+void msg_mongo_note_locked(msg_mongo_session *s) {
+  msg_mutex_lock(s->store->mtx);
+  s->queue->locked_at_ms = msg_clock_mono_ms();
+  msg_mutex_unlock(s->store->mtx);
+}
+
 int msg_mongo_read_locks(msg_mongo_claiming *c, const msg_mongo_ids *ids, msg_mongo_ids *locked,
                          msg_err *err) {
   bson_t filter = BSON_INITIALIZER;
@@ -122,9 +134,19 @@ int msg_mongo_read_locks(msg_mongo_claiming *c, const msg_mongo_ids *ids, msg_mo
   msg_mongo_append_alive(&filter, c->now_ms);
   int rc =
       msg_mongo_each(c->u, c->s->names.locks, "claim", &filter, opts, note_locked, locked, err);
+  if (locked->n)
+    msg_mongo_note_locked(c->s);
   bson_destroy(opts);
   bson_destroy(&filter);
   return rc;
+}
+
+/* Has a lock been met lately? */
+static bool with_java(msg_mongo_session *s) {
+  msg_mutex_lock(s->store->mtx);
+  int64_t at_ms = s->queue->locked_at_ms;
+  msg_mutex_unlock(s->store->mtx);
+  return at_ms && msg_clock_mono_ms() - at_ms < JAVA_MS;
 }
 
 /* The first `count` of the page that nobody has locked go to c->ids. */
@@ -135,7 +157,7 @@ static int choose(msg_mongo_claiming *c, size_t count, msg_err *err) {
     rc = msg_mongo_ids_add(&all, &c->at[i].id);
   if (rc != MSG_OK)
     rc = msg_err_nomem(err);
-  else if (all.n)
+  else if (all.n && with_java(c->s)) /* else they are seen after the mark, which is enough */
     rc = msg_mongo_read_locks(c, &all, &c->locked, err);
   for (size_t i = 0; rc == MSG_OK && i < all.n && c->ids.n < count; i++)
     if (!msg_mongo_ids_have(&c->locked, &all.at[i]) &&

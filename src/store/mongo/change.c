@@ -19,7 +19,7 @@ static void append_outlive(bson_t *set, const bson_t *at) {
               "}");
 }
 
-bson_t *msg_mongo_change_claim(const char *node, const char *token, int64_t lease_ms) {
+bson_t *msg_mongo_change_claim(const char *node, const char *token, int64_t lease_ms, bool mortal) {
   bson_t now, until, outlive, set = BSON_INITIALIZER;
   msg_mongo_now_expr(&now, 0);
   msg_mongo_now_expr(&until, lease_ms);
@@ -29,7 +29,8 @@ bson_t *msg_mongo_change_claim(const char *node, const char *token, int64_t leas
               BCON_UTF8(node), "}", "sq.since", BCON_DOCUMENT(&now), "sq.until",
               BCON_DOCUMENT(&until), "sq.attempts", "{", "$add", "[", "{", "$ifNull", "[",
               BCON_UTF8("$sq.attempts"), BCON_INT32(0), "]", "}", BCON_INT32(1), "]", "}");
-  append_outlive(&set, &outlive);
+  if (mortal)
+    append_outlive(&set, &outlive);
   bson_t *p = BCON_NEW("0", "{", "$set", BCON_DOCUMENT(&set), "}");
   bson_destroy(&set);
   bson_destroy(&until);
@@ -38,16 +39,14 @@ bson_t *msg_mongo_change_claim(const char *node, const char *token, int64_t leas
 }
 
 bson_t *msg_mongo_change_ack(const char *mark) {
-  bson_t now, gone;
+  bson_t now;
   msg_mongo_now_expr(&now, 0);
-  msg_mongo_now_expr(&gone, MSG_MONGO_DONE_MS);
-  /* a head that is done stays due until its group has another */
+  /* a head that is done is due at once: its group needs another */
   bson_t *p =
       BCON_NEW("0", "{", "$set", "{", "sq.state", BCON_UTF8("done"), "sq.mark", BCON_UTF8(mark),
-               "sq.until", "{", "$cond", "[", BCON_UTF8("$sq.head"), BCON_DOCUMENT(&now),
-               BCON_UTF8("$$REMOVE"), "]", "}", "delete_at", BCON_DOCUMENT(&gone), "}", "}", "1",
-               "{", "$unset", "[", BCON_UTF8("sq.head"), BCON_UTF8("sq.life"), "]", "}");
-  bson_destroy(&gone);
+               "sq.at", BCON_DOCUMENT(&now), "sq.until", "{", "$cond", "[", BCON_UTF8("$sq.head"),
+               BCON_DOCUMENT(&now), BCON_UTF8("$sq.until"), "]", "}", "}", "}", "1", "{", "$unset",
+               "[", BCON_UTF8("sq.head"), BCON_UTF8("sq.life"), "]", "}");
   return finish(p, &now);
 }
 

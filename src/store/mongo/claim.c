@@ -14,10 +14,12 @@
 #include "store/mongo/claiming.h"
 #include "store/mongo/group.h"
 
-#define ROUNDS 8
+#define ROUNDS    8
+#define ROUND_MAX 5000 /* messages */
 
 static void round_clear(msg_mongo_claiming *c) {
   c->n = 0;
+  c->mortal = false;
   msg_mongo_ids_clear(&c->dying);
   msg_mongo_ids_clear(&c->ids);
   msg_mongo_ids_clear(&c->locked);
@@ -51,10 +53,13 @@ static int mark(msg_mongo_claiming *c, msg_err *err) {
   msg_oid token = msg_oid_new();
   bson_t filter = BSON_INITIALIZER, *change;
   msg_oid_hex(&token, c->token);
-  change = msg_mongo_change_claim(c->actor->node, c->token, c->claim->lease_ms);
+  change = msg_mongo_change_claim(c->actor->node, c->token, c->claim->lease_ms, c->mortal);
   msg_mongo_append_ids(&filter, "_id", "$in", c->ids.at, c->ids.n);
   msg_mongo_append_untaken(&filter);
-  msg_mongo_append_alive_now(&filter);
+  if (c->mortal)
+    msg_mongo_append_alive_now(&filter);
+  else
+    BSON_APPEND_NULL(&filter, "delete_at");
   int rc = msg_mongo_update(c->u, c->s->names.messages, "claim", &filter, change, NULL, err);
   bson_destroy(change);
   bson_destroy(&filter);
@@ -107,27 +112,42 @@ static int play_round(msg_mongo_claiming *c, size_t count, msg_list *out, size_t
   return hand_over(&c->got, out, err);
 }
 
+/* What came back short may have missed what only a look finds: what is due, and what old nodes
+ * wrote. *more: there may be more now. */
+static int look_closer(msg_mongo_claiming *c, bool *more, msg_err *err) {
+  int moved = 0;
+  bool unnamed = msg_mongo_is_unnamed(c->s);
+  int rc = msg_mongo_sweep(c->s, c->u, c->actor->settings->max_attempts, true, &moved, err);
+  if (rc == MSG_OK && !unnamed)
+    rc = msg_mongo_look_unnamed(c->s, c->u, err);
+  *more = rc == MSG_OK && (moved > 0 || (!unnamed && msg_mongo_is_unnamed(c->s)));
+  return rc;
+}
+
+/* Where others are faster it tries again, some times. */
 static int play(msg_mongo_claiming *c, msg_list *out, msg_err *err) {
   const size_t count = c->claim->count;
-  bool forced = false;
+  bool looked = false;
   size_t got = 0;
-  for (int i = 0; i < ROUNDS && got < count; i++) {
-    size_t won;
-    bool tried;
-    int moved = 0;
-    int rc = play_round(c, count - got, out, &won, &tried, err);
+  for (int vain = 0; vain < ROUNDS && got < count;) {
+    size_t won, ask = count - got < ROUND_MAX ? count - got : ROUND_MAX;
+    bool tried, more = false;
+    int rc = play_round(c, ask, out, &won, &tried, err);
     if (rc != MSG_OK)
       return rc;
     got += won;
-    if (got && tried) /* what is left may be there in vain: the next claim asks */
+    if (won == ask)
+      continue;
+    if (got) /* what is left is for the next claim */
       return MSG_OK;
+    vain++;
     if (tried)
-      continue; /* others were faster */
-    if (got || forced)
+      continue;
+    if (looked)
       return MSG_OK;
-    forced = true;
-    rc = msg_mongo_sweep(c->s, c->u, c->actor->settings->max_attempts, true, &moved, err);
-    if (rc != MSG_OK || moved == 0)
+    looked = true;
+    rc = look_closer(c, &more, err);
+    if (rc != MSG_OK || !more)
       return rc;
   }
   return MSG_OK;
@@ -189,7 +209,9 @@ static int any_due(msg_mongo_claiming *c, char *const *topics, size_t n, bool *o
   bson_t due = BSON_INITIALIZER;
   msg_mongo_append_texts(&due, "topic", "$in", topics, n, false);
   BSON_APPEND_BOOL(&due, "exclusive", true);
-  BCON_APPEND(&due, "sq.until", "{", "$lte", BCON_DATE_TIME(c->now_ms), "}");
+  BCON_APPEND(&due, "sq.until", "{", "$lte", BCON_DATE_TIME(c->now_ms), "}", "$or", "[", "{",
+              "sq.state", "{", "$ne", BCON_UTF8("done"), "}", "}", "{", "sq.group", "{", "$exists",
+              BCON_BOOL(true), "}", "}", "]");
   int rc = any(c, &due, "sq_due", out, err);
   bson_destroy(&due);
   return rc;
@@ -208,12 +230,27 @@ static int any_passed(msg_mongo_claiming *c, char *const *topics, size_t n, bool
   return rc;
 }
 
+/* What old nodes wrote. */
+static int any_unnamed(msg_mongo_claiming *c, char *const *topics, size_t n, bool *out,
+                       msg_err *err) {
+  bson_t ready = BSON_INITIALIZER;
+  int rc = msg_mongo_look_unnamed(c->s, c->u, err);
+  if (rc == MSG_OK && msg_mongo_is_unnamed(c->s)) {
+    msg_mongo_append_ready(&ready, c, topics, n);
+    rc = any(c, &ready, "sq_claim", out, err);
+  }
+  bson_destroy(&ready);
+  return rc;
+}
+
 static int any_of(msg_mongo_claiming *c, char *const *topics, size_t n, bool *out, msg_err *err) {
   bson_t ready = BSON_INITIALIZER;
   msg_mongo_append_ready(&ready, c, topics, n);
   int rc = any(c, &ready, "sq_claim", out, err);
   if (rc == MSG_OK && !*out)
     rc = any_due(c, topics, n, out, err);
+  if (rc == MSG_OK && !*out && !msg_mongo_is_unnamed(c->s))
+    rc = any_unnamed(c, topics, n, out, err);
   if (rc == MSG_OK && !*out && msg_mongo_is_grouped(c->s))
     rc = any_passed(c, topics, n, out, err);
   bson_destroy(&ready);

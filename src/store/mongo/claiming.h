@@ -20,6 +20,7 @@ typedef struct msg_mongo_claiming {
   msg_mongo_candidate *at;
   size_t n, cap;
   size_t seen;         /* rows of the last page */
+  bool mortal;         /* one of them has a delete_at */
   msg_mongo_ids dying; /* candidates with too many attempts */
   msg_mongo_ids ids;   /* to be marked, then marked */
   msg_mongo_ids locked;
@@ -35,6 +36,8 @@ int msg_mongo_find_free(msg_mongo_claiming *c, size_t count, msg_err *err);
 /** Which of the ids are locked now. A lock whose time is over only waits for its removal. */
 int msg_mongo_read_locks(msg_mongo_claiming *c, const msg_mongo_ids *ids, msg_mongo_ids *locked,
                          msg_err *err);
+/** A lock was met: from now on they are looked at before the mark, too. */
+void msg_mongo_note_locked(msg_mongo_session *s);
 /** Those that bear my token. */
 void msg_mongo_append_mine(bson_t *filter, const msg_mongo_claiming *c, const msg_mongo_ids *ids);
 /** After the mark: those that are mine alone go to c->got, from the others I step back. */

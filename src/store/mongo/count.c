@@ -286,10 +286,19 @@ struct soonest {
   int rows;
 };
 
+/* What is done waits for its removal only, unless its group waits for another head. */
+static bool is_done(const bson_t *doc) {
+  const char *state = msg_mongo_get_text(doc, "sq.state");
+  return state && strcmp(state, "done") == 0 && !msg_mongo_get_text(doc, "sq.group");
+}
+
 static int note_until(void *arg, const bson_t *doc, msg_err *err) {
   struct soonest *w = arg;
   (void)err;
-  w->at_ms = msg_mongo_get_int(doc, "sq.until", MSG_NEVER);
+  w->rows++;
+  w->last_ms = msg_mongo_get_int(doc, "sq.until", MSG_NEVER);
+  if (w->last_ms < w->at_ms && !is_done(doc))
+    w->at_ms = w->last_ms;
   return MSG_OK;
 }
 
@@ -305,19 +314,26 @@ static int note_life(void *arg, const bson_t *doc, msg_err *err) {
   return MSG_OK;
 }
 
+/* Behind very many of those that do not count the answer is early, never late. */
+static void settle_rows(struct soonest *w) {
+  if (w->rows == LOOK && w->last_ms < w->at_ms)
+    w->at_ms = w->last_ms;
+  w->rows = 0;
+}
+
 static int first_until(msg_mongo_session *s, msg_mongo_use *u, struct soonest *w, msg_err *err) {
   bson_t *filter = BCON_NEW("sq.until", "{", "$gt", BCON_DATE_TIME(0), "}");
-  bson_t *opts = BCON_NEW("sort", "{", "sq.until", BCON_INT32(1), "}", "limit", BCON_INT64(1),
-                          "projection", "{", "sq.until", BCON_INT32(1), "}");
+  bson_t *opts = BCON_NEW("sort", "{", "sq.until", BCON_INT32(1), "}", "limit", BCON_INT64(LOOK),
+                          "projection", "{", "sq.until", BCON_INT32(1), "sq.state", BCON_INT32(1),
+                          "sq.group", BCON_INT32(1), "}");
   int rc =
       msg_mongo_each(u, s->names.messages, "look for a deadline", filter, opts, note_until, w, err);
+  settle_rows(w);
   bson_destroy(opts);
   bson_destroy(filter);
   return rc;
 }
 
-/* What is done waits for its removal, too: behind very many of those the answer is early, never
- * late. */
 static int first_life(msg_mongo_session *s, msg_mongo_use *u, struct soonest *w, msg_err *err) {
   bson_t *filter = BCON_NEW("delete_at", "{", "$gt", BCON_DATE_TIME(w->now_ms), "}");
   bson_t *opts =
@@ -325,8 +341,7 @@ static int first_life(msg_mongo_session *s, msg_mongo_use *u, struct soonest *w,
                "projection", "{", "delete_at", BCON_INT32(1), "sq.state", BCON_INT32(1), "}");
   int rc =
       msg_mongo_each(u, s->names.messages, "look for a deadline", filter, opts, note_life, w, err);
-  if (w->rows == LOOK && w->last_ms < w->at_ms)
-    w->at_ms = w->last_ms;
+  settle_rows(w);
   bson_destroy(opts);
   bson_destroy(filter);
   return rc;

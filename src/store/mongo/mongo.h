@@ -20,7 +20,8 @@
 #define MSG_MONGO_WRITE_MS   5000  /* a majority write */
 #define MSG_MONGO_POOL_MS    5000  /* a free client */
 #define MSG_MONGO_AWAIT_MS   1000  /* one round of a change stream */
-#define MSG_MONGO_DONE_MS    60000 /* a settled message stays so long, so that a retry sees it */
+#define MSG_MONGO_DONE_MS    60000 /* a message outlives a claim by so much, whatever its ttl */
+#define MSG_MONGO_KEPT_MS    10000 /* a settled message stays so long, so that a retry sees it */
 #define MSG_MONGO_OPERATIONS 64    /* clients for operations */
 #define MSG_MONGO_CURSORS    64    /* clients for cursor threads */
 
@@ -31,6 +32,8 @@ typedef struct msg_mongo_queue {
   /* shared: guarded by the store's mtx */
   bool indexed;                 /* its indexes were seen or made */
   bool grouped;                 /* a message with a group was met */
+  bool unnamed;                 /* a message with `name` alone was met */
+  int64_t locked_at_ms;         /* a lock of a Java node was met, monotonic; 0 never */
   int64_t swept_at_ms;          /* last look of a sweep, 0 never */
   int64_t passed_at_ms;         /* last look for heads that Java nodes took */
   int64_t repaired_at_ms;       /* last look for groups without head */

@@ -13,29 +13,83 @@ void msg_mongo_append_mine(bson_t *filter, const msg_mongo_claiming *c, const ms
   BSON_APPEND_UTF8(filter, "sq.token", c->token);
 }
 
+static void append_mine_alone(bson_t *filter, const msg_mongo_claiming *c,
+                              const msg_mongo_ids *ids) {
+  msg_mongo_append_mine(filter, c, ids);
+  BCON_APPEND(filter, "processed_by", "[", BCON_UTF8(c->actor->node), "]");
+}
+
+static int note_mine(void *arg, const bson_t *doc, msg_err *err) {
+  msg_mongo_claiming *c = arg;
+  msg_message m, *to;
+  int rc = msg_mongo_message(doc, msg_mongo_now_ms(c->s->store), true, &m, err);
+  if (rc != MSG_OK)
+    return rc;
+  if (!(to = msg_list_add(&c->got))) {
+    msg_message_clear(&m);
+    return msg_err_nomem(err);
+  }
+  *to = m;
+  return MSG_OK;
+}
+
 /* Reads those that bear my mark and no other. */
-static int read_mine(msg_mongo_claiming *c, const msg_mongo_ids *ids, msg_list *out, msg_err *err) {
+static int read_mine(msg_mongo_claiming *c, const msg_mongo_ids *ids, msg_err *err) {
   bson_t filter = BSON_INITIALIZER;
+  append_mine_alone(&filter, c, ids);
+  int rc = msg_mongo_each(c->u, c->s->names.messages, "claim", &filter, NULL, note_mine, c, err);
+  bson_destroy(&filter);
+  return rc;
+}
+
+/* A row of read_both. */
+static int note_either(void *arg, const bson_t *doc, msg_err *err) {
+  msg_mongo_claiming *c = arg;
+  msg_oid id;
+  if (!bson_has_field(doc, "lock"))
+    return note_mine(c, doc, err);
+  if (msg_mongo_get_oid(doc, "_id", &id) && msg_mongo_ids_add(&c->locked, &id) != MSG_OK)
+    return msg_err_nomem(err);
+  return MSG_OK;
+}
+
+/* The locks, then the messages, in this order: by one call. */
+static int read_both(msg_mongo_claiming *c, msg_err *err) {
+  bson_t locks = BSON_INITIALIZER, mine = BSON_INITIALIZER;
   const bson_t *doc;
   int rc;
-  msg_mongo_append_mine(&filter, c, ids);
-  BCON_APPEND(&filter, "processed_by", "[", BCON_UTF8(c->actor->node), "]");
-  mongoc_cursor_t *cursor = msg_mongo_query(c->u, c->s->names.messages, &filter, NULL);
-  while ((rc = msg_mongo_next(c->u, cursor, "claim", &doc, err)) == MSG_OK) {
-    msg_message m, *to;
-    rc = msg_mongo_message(doc, msg_mongo_now_ms(c->s->store), true, &m, err);
-    if (rc != MSG_OK)
+  msg_mongo_append_ids(&locks, "_id", "$in", c->ids.at, c->ids.n);
+  msg_mongo_append_alive(&locks, c->now_ms);
+  append_mine_alone(&mine, c, &c->ids);
+  bson_t *pipeline =
+      BCON_NEW("pipeline", "[", "{", "$match", BCON_DOCUMENT(&locks), "}", "{", "$project", "{",
+               "lock", "{", "$literal", BCON_BOOL(true), "}", "}", "}", "{", "$unionWith", "{",
+               "coll", BCON_UTF8(c->s->names.messages), "pipeline", "[", "{", "$match",
+               BCON_DOCUMENT(&mine), "}", "]", "}", "}", "]");
+  mongoc_collection_t *locked = msg_mongo_collection(c->u, c->s->names.locks);
+  mongoc_cursor_t *cursor =
+      mongoc_collection_aggregate(locked, MONGOC_QUERY_NONE, pipeline, NULL, NULL);
+  while ((rc = msg_mongo_next(c->u, cursor, "claim", &doc, err)) == MSG_OK)
+    if ((rc = note_either(c, doc, err)) != MSG_OK)
       break;
-    if (!(to = msg_list_add(out))) {
-      msg_message_clear(&m);
-      rc = msg_err_nomem(err);
-      break;
-    }
-    *to = m;
-  }
   mongoc_cursor_destroy(cursor);
-  bson_destroy(&filter);
+  mongoc_collection_destroy(locked);
+  bson_destroy(pipeline);
+  bson_destroy(&mine);
+  bson_destroy(&locks);
   return rc == MSG_NOTFOUND ? MSG_OK : rc;
+}
+
+/* Takes those with a lock out of what was read: they are in doubt. */
+static void drop_locked(msg_mongo_claiming *c) {
+  size_t n = 0;
+  for (size_t i = 0; i < c->got.n; i++) {
+    if (msg_mongo_ids_have(&c->locked, &c->got.at[i].id))
+      msg_message_clear(&c->got.at[i]);
+    else
+      c->got.at[n++] = c->got.at[i];
+  }
+  c->got.n = n;
 }
 
 /* Another's mark stands beside mine, or its lock will not go: mine goes. */
@@ -72,7 +126,7 @@ static int settle_conflicts(msg_mongo_claiming *c, msg_err *err) {
           msg_mongo_ids_add(&freed, &doubt.at[i]) != MSG_OK)
         rc = msg_err_nomem(err);
     if (rc == MSG_OK && freed.n)
-      rc = read_mine(c, &freed, &c->got, err);
+      rc = read_mine(c, &freed, err);
     if (rc == MSG_OK && freed.n) /* what of them is not mine alone */
       for (size_t i = 0; i < c->got.n; i++)
         for (size_t j = 0; j < freed.n; j++)
@@ -92,17 +146,20 @@ static int settle_conflicts(msg_mongo_claiming *c, msg_err *err) {
   return rc;
 }
 
-int msg_mongo_read_back(msg_mongo_claiming *c, msg_err *err) {
-  msg_mongo_ids sure = {0};
+/* Before MongoDB 4.4 by two calls. */
+static int read_one_by_one(msg_mongo_claiming *c, msg_err *err) {
   int rc = msg_mongo_read_locks(c, &c->ids, &c->locked, err);
-  for (size_t i = 0; rc == MSG_OK && i < c->ids.n; i++)
-    if (!msg_mongo_ids_have(&c->locked, &c->ids.at[i]) &&
-        msg_mongo_ids_add(&sure, &c->ids.at[i]) != MSG_OK)
-      rc = msg_err_nomem(err);
-  if (rc == MSG_OK && sure.n)
-    rc = read_mine(c, &sure, &c->got, err);
-  if (rc == MSG_OK && c->locked.n)
-    rc = settle_conflicts(c, err);
-  msg_mongo_ids_clear(&sure);
-  return rc;
+  return rc == MSG_OK ? read_mine(c, &c->ids, err) : rc;
+}
+
+int msg_mongo_read_back(msg_mongo_claiming *c, msg_err *err) {
+  msg_mongo_ids_clear(&c->locked);
+  int rc = strncmp(c->s->store->version, "4.2", 3) == 0 || c->s->store->sharded
+               ? read_one_by_one(c, err)
+               : read_both(c, err);
+  if (rc != MSG_OK || c->locked.n == 0)
+    return rc;
+  msg_mongo_note_locked(c->s);
+  drop_locked(c);
+  return settle_conflicts(c, err);
 }

@@ -109,6 +109,37 @@ void msg_mongo_now_expr(bson_t *out, int64_t plus_ms) {
   bson_append_array_end(out, &terms);
 }
 
+/* ---- old nodes ---- */
+
+static void note_unnamed(msg_mongo_session *s) {
+  msg_mutex_lock(s->store->mtx);
+  s->queue->unnamed = true;
+  msg_mutex_unlock(s->store->mtx);
+}
+
+bool msg_mongo_is_unnamed(msg_mongo_session *s) {
+  msg_mutex_lock(s->store->mtx);
+  bool is = s->queue->unnamed;
+  msg_mutex_unlock(s->store->mtx);
+  return is;
+}
+
+static int note_row(void *arg, const bson_t *doc, msg_err *err) {
+  (void)doc;
+  (void)err;
+  note_unnamed(arg);
+  return MSG_OK;
+}
+
+int msg_mongo_look_unnamed(msg_mongo_session *s, msg_mongo_use *u, msg_err *err) {
+  bson_t *filter = BCON_NEW("topic", BCON_NULL);
+  bson_t *opts = BCON_NEW("projection", "{", "_id", BCON_INT32(1), "}", "limit", BCON_INT64(1));
+  int rc = msg_mongo_each(u, s->names.messages, "look for topics", filter, opts, note_row, s, err);
+  bson_destroy(opts);
+  bson_destroy(filter);
+  return rc;
+}
+
 /* ---- topics ---- */
 
 static bool is_wanted(const char *topic, const msg_pattern *pattern,
@@ -174,6 +205,7 @@ int msg_mongo_topics_of(msg_mongo_session *s, msg_mongo_use *u, const msg_patter
   }
   int rc = gather_from(s, u, "topic", &query, pattern, paused, paused_count, out, &unnamed, err);
   if (rc == MSG_OK && unnamed) { /* documents of old nodes */
+    note_unnamed(s);
     BSON_APPEND_NULL(&query, "topic");
     rc = gather_from(s, u, "name", &query, pattern, paused, paused_count, out, &ignored, err);
   }

@@ -49,5 +49,9 @@ int msg_mongo_topics_of(msg_mongo_session *s, msg_mongo_use *u, const msg_patter
 #define MSG_MONGO_TOPICS_MAX 60
 /** topic: {$in: [...]}, and `name` where there is no topic. */
 void msg_mongo_append_topics(bson_t *doc, char *const *topics, size_t n);
+/** Has a document with `name` alone been met in this queue? */
+bool msg_mongo_is_unnamed(msg_mongo_session *s);
+/** One look whether there is one. */
+int msg_mongo_look_unnamed(msg_mongo_session *s, msg_mongo_use *u, msg_err *err);
 
 #endif

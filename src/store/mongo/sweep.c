@@ -14,7 +14,9 @@
 struct due {
   msg_mongo_ids over;    /* past their life */
   msg_mongo_ids back;    /* delayed or claimed: return */
-  msg_mongo_ids settled; /* done or dead heads: their group needs another */
+  msg_mongo_ids done;    /* settled long enough ago: go */
+  msg_mongo_ids recent;  /* settled just now: stay a moment */
+  msg_mongo_ids settled; /* dead heads: their group needs another */
   msg_mongo_groups groups;
   int64_t now_ms;
 };
@@ -22,33 +24,35 @@ struct due {
 static void due_clear(struct due *d) {
   msg_mongo_ids_clear(&d->over);
   msg_mongo_ids_clear(&d->back);
+  msg_mongo_ids_clear(&d->done);
+  msg_mongo_ids_clear(&d->recent);
   msg_mongo_ids_clear(&d->settled);
   msg_mongo_groups_clear(&d->groups);
+}
+
+static int add(struct due *d, msg_mongo_ids *to, const msg_oid *id, const bson_t *doc,
+               msg_err *err) {
+  if (msg_mongo_ids_add(to, id) != MSG_OK)
+    return msg_err_nomem(err);
+  return msg_mongo_groups_add_of(&d->groups, doc, err);
 }
 
 static int note(void *arg, const bson_t *doc, msg_err *err) {
   struct due *d = arg;
   const char *state = msg_mongo_get_text(doc, "sq.state");
-  bool ended = msg_mongo_get_int(doc, "sq.until", MSG_NEVER) <= d->now_ms;
   msg_oid id;
   if (!msg_mongo_get_oid(doc, "_id", &id))
     return MSG_OK;
-  if (msg_mongo_get_int(doc, "delete_at", MSG_NEVER) <= d->now_ms) {
-    if (msg_mongo_ids_add(&d->over, &id) != MSG_OK)
-      return msg_err_nomem(err);
-    return msg_mongo_groups_add_of(&d->groups, doc, err);
-  }
-  if (!ended || !state)
+  if (msg_mongo_get_int(doc, "delete_at", MSG_NEVER) <= d->now_ms)
+    return add(d, &d->over, &id, doc, err);
+  if (!state || msg_mongo_get_int(doc, "sq.until", MSG_NEVER) > d->now_ms)
     return MSG_OK;
-  if (strcmp(state, "claimed") == 0 || strcmp(state, "delayed") == 0) {
-    if (msg_mongo_get_text(doc, "sq.group")) /* it may die */
-      if (msg_mongo_groups_add_of(&d->groups, doc, err) != MSG_OK)
-        return MSG_NOMEM;
-    return msg_mongo_ids_add(&d->back, &id) == MSG_OK ? MSG_OK : msg_err_nomem(err);
-  }
-  if (msg_mongo_ids_add(&d->settled, &id) != MSG_OK)
-    return msg_err_nomem(err);
-  return msg_mongo_groups_add_of(&d->groups, doc, err);
+  if (strcmp(state, "claimed") == 0 || strcmp(state, "delayed") == 0)
+    return add(d, &d->back, &id, doc, err); /* its group: it may die */
+  if (strcmp(state, "done") != 0)
+    return add(d, &d->settled, &id, doc, err);
+  bool old = msg_mongo_get_int(doc, "sq.at", 0) + MSG_MONGO_KEPT_MS <= d->now_ms;
+  return add(d, old ? &d->done : &d->recent, &id, doc, err);
 }
 
 static int look(msg_mongo_session *s, msg_mongo_use *u, struct due *d, msg_err *err) {
@@ -101,12 +105,34 @@ static int remove_over(msg_mongo_session *s, msg_mongo_use *u, const msg_mongo_i
   return rc;
 }
 
+static int remove_done(msg_mongo_session *s, msg_mongo_use *u, const msg_mongo_ids *ids,
+                       msg_err *err) {
+  bson_t filter = BSON_INITIALIZER;
+  msg_mongo_append_ids(&filter, "_id", "$in", ids->at, ids->n);
+  BSON_APPEND_UTF8(&filter, "sq.state", "done");
+  int rc = msg_mongo_delete(u, s->names.messages, "sweep", &filter, NULL, err);
+  bson_destroy(&filter);
+  return rc;
+}
+
+static int put_off(msg_mongo_session *s, msg_mongo_use *u, const msg_mongo_ids *ids, msg_err *err) {
+  bson_t filter = BSON_INITIALIZER;
+  bson_t *change = BCON_NEW("0", "{", "$set", "{", "sq.until", "{", "$add", "[",
+                            BCON_UTF8("$sq.at"), BCON_INT64(MSG_MONGO_KEPT_MS), "]", "}", "}", "}");
+  msg_mongo_append_ids(&filter, "_id", "$in", ids->at, ids->n);
+  BSON_APPEND_UTF8(&filter, "sq.state", "done");
+  int rc = msg_mongo_update(u, s->names.messages, "sweep", &filter, change, NULL, err);
+  bson_destroy(change);
+  bson_destroy(&filter);
+  return rc;
+}
+
 static int note_settled(msg_mongo_session *s, msg_mongo_use *u, const msg_mongo_ids *ids,
                         msg_err *err) {
   bson_t filter = BSON_INITIALIZER,
          *change = BCON_NEW("$unset", "{", "sq.until", BCON_INT32(1), "}");
   msg_mongo_append_ids(&filter, "_id", "$in", ids->at, ids->n);
-  BCON_APPEND(&filter, "sq.state", "{", "$in", "[", BCON_UTF8("done"), BCON_UTF8("dead"), "]", "}");
+  BSON_APPEND_UTF8(&filter, "sq.state", "dead");
   int rc = msg_mongo_update(u, s->names.messages, "sweep", &filter, change, NULL, err);
   bson_destroy(change);
   bson_destroy(&filter);
@@ -122,6 +148,10 @@ static int move(msg_mongo_session *s, msg_mongo_use *u, const struct due *d, int
     rc = msg_mongo_groups_promote(s, u, &d->groups, err);
   if (rc == MSG_OK && d->settled.n)
     rc = note_settled(s, u, &d->settled, err);
+  if (rc == MSG_OK && d->done.n)
+    rc = remove_done(s, u, &d->done, err);
+  if (rc == MSG_OK && d->recent.n)
+    rc = put_off(s, u, &d->recent, err);
   return rc;
 }
 
@@ -160,7 +190,7 @@ int msg_mongo_sweep(msg_mongo_session *s, msg_mongo_use *u, int64_t max_attempts
   if (!is_time(s, &s->queue->swept_at_ms, PAUSE_MS, force))
     return MSG_OK;
   int rc = look(s, u, &d, err);
-  size_t n = d.over.n + d.back.n + d.settled.n;
+  size_t n = d.over.n + d.back.n + d.settled.n + d.done.n + d.recent.n;
   if (rc == MSG_OK && n)
     rc = move(s, u, &d, max_attempts, err);
   if (rc == MSG_OK && d.groups.n)
