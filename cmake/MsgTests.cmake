@@ -43,7 +43,7 @@ function(msg_add_mongodb_host_tests)
     add_test(NAME mongo.hosts_${stem} COMMAND ${MSG_PYTHON} ${script})
     msg_test_properties(mongo.hosts_${stem} mongo script)
     msg_mongodb_properties(mongo.hosts_${stem} /mongo/hosts_${stem})
-    set_property(TEST mongo.hosts_${stem} APPEND PROPERTY ENVIRONMENT "MSG_TARGET=mongodb")
+    set_property(TEST mongo.hosts_${stem} APPEND PROPERTY ENVIRONMENT "MSG_TEST_STORE=mongodb")
   endforeach()
 endfunction()
 

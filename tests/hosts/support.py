@@ -3,7 +3,7 @@
 Waiting is bounded polling (`until`); a fixed sleep is used only where nothing could be polled for: to let time pass that a
 rule speaks of. Run as a program, this file is the worker: one JSON request a line, one JSON answer a line.
 
-With MSG_TARGET=mongodb the messages are in MongoDB, in a database a test, and the file is the host's alone.
+With MSG_TEST_STORE=mongodb the messages are in MongoDB, in a database a test, and the file is the host's alone.
 """
 import json
 import os
@@ -23,7 +23,7 @@ SOURCE = os.environ.get("MSG_SOURCE") or os.path.dirname(
     os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 MSG_SO = os.environ.get("MSG_SO") or os.path.join(SOURCE, "build", "msg.so")
 SQLITE3 = os.environ.get("SQLITE3") or "sqlite3"
-MONGODB = os.environ.get("MSG_TARGET") == "mongodb"
+MONGODB = os.environ.get("MSG_TEST_STORE") == "mongodb"
 SKIPPED = 77
 sys.path.insert(1, os.path.join(SOURCE, "tests", "support"))
 import mongod  # noqa: E402
@@ -62,10 +62,14 @@ class Db:
         self.path = path
         self.con = connect(path, **how)
         if node or options or (MONGODB and how.get("load", True)):
-            options = dict(options or {})
-            if node:
-                options["sender_id"] = node
-            self.one("SELECT msg_open(?, ?)", target_of(path), json.dumps(options))
+            self.open(node, options)
+
+    def open(self, node=None, options=None):
+        """msg_open on the store under test; the sender id."""
+        options = dict(options or {})
+        if node:
+            options["sender_id"] = node
+        return self.one("SELECT msg_open(?, ?)", target_of(self.path), json.dumps(options))
 
     def rows(self, sql, *args):
         return self.con.execute(sql, args).fetchall()
@@ -246,6 +250,8 @@ class Case(unittest.TestCase):
         self.path = os.path.join(self.directory, "t.db")
         self.dbs = []
         if MONGODB:
+            os.environ["MSG_TARGET"] = target_of(self.path)  # of hosts that open nothing
+            self.addCleanup(os.environ.pop, "MSG_TARGET")
             self.addCleanup(self.drop_database)
 
     def drop_database(self):

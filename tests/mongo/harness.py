@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 
-os.environ["MSG_TARGET"] = "mongodb"
+os.environ["MSG_TEST_STORE"] = "mongodb"
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(1, os.path.join(os.path.dirname(HERE), "hosts"))
 import support  # noqa: E402

@@ -7,6 +7,8 @@ from harness import OwnServer, main, until
 
 
 class Commit(OwnServer):
+    how = {"cache_gb": 1}  # large transactions
+
     def setUp(self):
         super().setUp()
         self.n = self.db("c-node", {"write_timeout_ms": 2000})
@@ -107,10 +109,11 @@ class Commit(OwnServer):
 
     def test_thousands_at_once_or_none(self):
         many = """WITH RECURSIVE s(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM s WHERE i < 3000)
-                  INSERT INTO msg_messages(topic, value, exclusive) SELECT 'work', i, 1 FROM s"""
+                  INSERT INTO msg_messages(topic, value, exclusive)
+                  SELECT 'work', hex(zeroblob(10000)), 1 FROM s"""  # more than one command may hold
         self.begin()
         self.n.rows(many)
-        self.fail_point({"skip": 2}, failCommands=["insert"], errorCode=2)
+        self.fail_point({"skip": 1}, failCommands=["insert"], errorCode=2)
         self.commit_fails()
         self.assertEqual(len(self.sent()), 0)
         self.begin()

@@ -37,7 +37,7 @@ class Reading(Case):
         self.assertEqual(row["priority"], 1000)
         self.assertEqual(row["exclusive"], 0)
         self.assertEqual(row["timing_out"], 1)
-        self.assertEqual(row["ttl_ms"], 60000)
+        self.assertEqual(row["ttl"], 60000)
         self.assertIsNone(row["recipients"])
         self.assertIsNone(row["in_answer_to"])
         self.assertEqual(json.loads(row["additional"]), ["add1", "add2"])
@@ -51,7 +51,7 @@ class Reading(Case):
 
     def test_an_exclusive_message_that_never_expires_is_claimed_and_acknowledged(self):
         document, row = self.row("exclusive_never_expiring")
-        self.assertEqual((row["exclusive"], row["timing_out"], row["ttl_ms"]), (1, 0, 0))
+        self.assertEqual((row["exclusive"], row["timing_out"], row["ttl"]), (1, 0, 0))
         claimed = self.node.claim("quiet")
         self.assertEqual(claimed["id"], document["_id"]["$oid"])
         self.assertEqual(self.node.one("SELECT msg_ack(?)", claimed["id"]), 1)
@@ -82,7 +82,7 @@ class Reading(Case):
     def test_delete_after_processing(self):
         document, row = self.row("delete_after_processing")
         self.assertEqual(row["delete_after_processing"], 1)
-        self.assertEqual(row["delete_after_processing_ms"], 5000)
+        self.assertEqual(row["delete_after_processing_time"], 5000)
 
     def test_a_lock_shows_and_holds(self):
         lock, message = golden("lock"), golden("exclusive_running")
@@ -142,7 +142,7 @@ class Writing(Case):
 
     def test_a_direct_message(self):
         n = self.db("c-node")
-        document = self.check(n.send("t", "value", to=["Node_X", "Node_Y"]), "direct_two")
+        document = self.check(n.send("t", "value", recipients=["Node_X", "Node_Y"]), "direct_two")
         self.assertEqual(document["recipients"], ["Node_X", "Node_Y"])
 
     def test_an_answer(self):
@@ -159,7 +159,7 @@ class Writing(Case):
 
     def test_every_field(self):
         n = self.db("c-node")
-        id = n.send("t", "value", msg="text", map_value={"a": 1}, additional=["x"], priority=5,
+        id = n.send("t", "value", msg="text", map={"a": 1}, additional=["x"], priority=5,
                     ttl_ms=1234567, delete_after_processing=True)
         document = self.check(id, "broadcast_new")
         self.assertEqual(document["priority"], {"$numberInt": "5"})
@@ -207,7 +207,7 @@ class Tolerance(Case):
         if not exclusive:
             n.one("SELECT msg_listen('t')")
         n.send("warm", "up")
-        varied = java_message("t", **{"value": "varied", "exclusive": exclusive, **fields})
+        varied = {**java_message("t", value="varied", exclusive=exclusive), **fields}
         self.insert({k: v for k, v in varied.items() if v is not GONE})
         self.insert(java_message("t", value="after", exclusive=exclusive,
                                  timestamp=long(now_ms() + 1)))
@@ -223,11 +223,11 @@ class Tolerance(Case):
             n.rows("SELECT * FROM " + table)
 
 
-def variation(name, expected=True, kinds=(False, True), **fields):
+def variation(what, expected=True, kinds=(False, True), **fields):
     for exclusive in kinds:
         def test(self, exclusive=exclusive):
             self.deliver(exclusive, expected, fields)
-        setattr(Tolerance, "test_%s_%s" % (name, "exclusive" if exclusive else "broadcast"), test)
+        setattr(Tolerance, "test_%s_%s" % (what, "exclusive" if exclusive else "broadcast"), test)
 
 
 variation("class_name_absent", class_name=GONE)

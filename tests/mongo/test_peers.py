@@ -32,7 +32,7 @@ class Messages(Case):
         n = self.db("c-node")
         java.send("t", value="to c", recipients=["c-node"])
         self.assertEqual(n.wait("t", 5000)["value"], "to c")
-        n.send("t", "to java", to="Java_2")
+        n.send("t", "to java", recipient="Java_2")
         until(lambda: java2.got)
         self.assertEqual([m["value"] for m in java2.got], ["to java"])
         self.assertEqual(java.got, [])
@@ -90,7 +90,6 @@ class Messages(Case):
         self.insert(message)
         self.assertIsNone(n.claim("t"))
         waiting = Background(n.claim, "t", 30000, 15000)
-        until(lambda: n.one("SELECT 1") and waiting.thread.is_alive())
         self.update(message["_id"]["$oid"], {"$set": {"processed_by": []}})
         self.assertEqual(waiting.result()["value"], "again")
 
@@ -188,7 +187,7 @@ class Requests(Case):
         for i in range(3):
             self.java("Java_%d" % i, topics=["ask"], answer=lambda m, i=i: "yes%d" % i).start()
         n = self.db("c-node")
-        values = n.column("SELECT value FROM msg_request('ask', 'q', 10000) LIMIT 3")
+        values = n.column("SELECT value FROM msg_request('ask', 'q', 10000, '{\"answers\": 3}')")
         self.assertEqual(sorted(values), ["yes0", "yes1", "yes2"])
 
     def test_we_answer_java(self):

@@ -13,17 +13,17 @@ N = int(os.environ.get("MSG_RACE_N") or 1000)
 
 
 class Claimer:
-    """A process of ours that claims batches and acknowledges them."""
+    """A process of ours that claims batches and acknowledges them, with pauses that let Java come."""
 
-    def __init__(self, case, node, batch):
+    def __init__(self, case, node, batch, pause_s):
         self.worker = case.worker(node)
         self.owned, self.stopping, self.error = [], threading.Event(), None
-        self.thread = threading.Thread(target=self.run, args=(batch,), daemon=True)
+        self.thread = threading.Thread(target=self.run, args=(batch, pause_s), daemon=True)
         self.thread.start()
 
-    def run(self, batch):
+    def run(self, batch, pause_s):
         try:
-            while not self.stopping.is_set():
+            while not self.stopping.wait(pause_s):
                 rows = self.worker.rows(CLAIM, batch)
                 if not rows:
                     continue
@@ -43,11 +43,11 @@ class Claimer:
 
 
 class Races(Case):
-    def race(self, java, ours, batch, order="standard", **fields):
+    def race(self, java, ours, batch, order="standard", pause_s=0.0, **fields):
         n = self.db("c-sender")
         n.wait("#none")
         nodes = [self.java("Java_%d" % i, topics=["t"], order=order).start() for i in range(java)]
-        claimers = [Claimer(self, "c-%d" % i, batch) for i in range(ours)]
+        claimers = [Claimer(self, "c-%d" % i, batch, pause_s) for i in range(ours)]
         for i in range(0, N, 100):  # by turns from both sides, while they already race
             if i % 200:
                 n.rows(SEND_100)
@@ -74,16 +74,19 @@ class Races(Case):
         self.assertTrue(all(o.owned for o in nodes + claimers), "somebody got nothing: no race")
 
     def test_two_java_nodes_and_two_processes(self):
-        self.race(java=2, ours=2, batch=10)
+        self.race(java=3, ours=2, batch=3, pause_s=0.005)
 
     def test_singly(self):
-        self.race(java=2, ours=2, batch=1)
+        self.race(java=3, ours=3, batch=1)
 
     def test_multis_order(self):
-        self.race(java=2, ours=2, batch=10, order="multi")
+        self.race(java=3, ours=2, batch=3, pause_s=0.005, order="multi")
 
     def test_old_documents_without_processed_by(self):
-        self.race(java=1, ours=2, batch=10, processed_by=None)
+        self.race(java=2, ours=2, batch=3, pause_s=0.01, processed_by=None)
+
+    def test_large_batches(self):
+        self.race(java=2, ours=3, batch=100, pause_s=0.02)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 from mongod_fetch import Unavailable, binary
@@ -42,7 +43,8 @@ def plain(value):
 
 
 class Admin:
-    """tests/mongo/host_admin.c as a process: database commands as dicts of extended JSON."""
+    """tests/mongo/host_admin.c as a process: database commands as dicts of extended JSON. Any
+    thread."""
 
     def __init__(self, uri, program=None):
         program = program or os.environ.get("MSG_HOST_ADMIN") or os.path.join(
@@ -51,13 +53,15 @@ class Admin:
             raise Unavailable("%s is not built; MSG_BUILD names the build" % program)
         self.process = subprocess.Popen([program, uri], stdin=subprocess.PIPE,
                                         stdout=subprocess.PIPE, preexec_fn=die_with_parent)
+        self.lock = threading.Lock()
 
     def exact(self, database, command):
         """The reply in canonical extended JSON. Raises CommandError."""
         line = "%s\t%s\n" % (database, json.dumps(command))
-        self.process.stdin.write(line.encode())
-        self.process.stdin.flush()
-        answer = self.process.stdout.readline()
+        with self.lock:
+            self.process.stdin.write(line.encode())
+            self.process.stdin.flush()
+            answer = self.process.stdout.readline()
         if not answer:
             raise EOFError("host_admin is gone")
         answer = json.loads(answer)
@@ -156,7 +160,7 @@ class Node:
         args = [self.cluster.mongod, "--dbpath", self.folder, "--port", str(self.port),
                 "--bind_ip", "127.0.0.1", "--nounixsocket", "--quiet",
                 "--logpath", os.path.join(self.folder, "log"), "--logappend",
-                "--wiredTigerCacheSizeGB", "0.3",
+                "--wiredTigerCacheSizeGB", str(self.cluster.cache_gb),
                 "--setParameter", "enableTestCommands=1",
                 "--setParameter", "diagnosticDataCollectionEnabled=false", *self.cluster.args]
         if self.cluster.set_name:
@@ -202,11 +206,11 @@ class Cluster:
     from the main thread: the servers end with the thread that started them."""
 
     def __init__(self, nodes=1, standalone=False, port=None, args=(), options="",
-                 election_ms=2000):
+                 election_ms=2000, cache_gb=0.3):
         self.mongod = binary()
         self.set_name = None if standalone else "rs0"
         self.args, self.options, self.credentials = list(args), options, ""
-        self.election_ms = election_ms
+        self.election_ms, self.cache_gb = election_ms, cache_gb
         self.folder = tempfile.mkdtemp(prefix="msg-mongod-", dir=roomy())
         self.janitor = subprocess.Popen(
             [sys.executable, os.path.join(HERE, "mongod.py"), "janitor", self.folder],
