@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "store/mongo/group.h"
+#include "store/mongo/job.h"
 #include "store/mongo/put.h"
 #include "store/mongo/settle.h"
 #include "store/mongo/tend.h"
@@ -104,7 +105,7 @@ static void look_after_groups(msg_mongo_session *s, msg_mongo_use *u, const msg_
 }
 
 /* Through the pool of the cursors, whose answers come sooner or not at all. */
-int msg_mongo_apply(msg_session *base, const msg_actor *actor, msg_unit *unit, msg_err *err) {
+static int apply_now(msg_session *base, const msg_actor *actor, msg_unit *unit, msg_err *err) {
   msg_mongo_session *s = (msg_mongo_session *)base;
   struct applying a = {.s = s, .actor = actor, .unit = unit};
   msg_oid nobody = msg_oid_new();
@@ -124,6 +125,11 @@ int msg_mongo_apply(msg_session *base, const msg_actor *actor, msg_unit *unit, m
     look_after_groups(s, &u, unit);
   msg_mongo_give(&u);
   return rc;
+}
+
+int msg_mongo_apply(msg_session *base, const msg_actor *actor, msg_unit *unit, msg_err *err) {
+  return msg_mongo_job_run((msg_mongo_session *)base, actor, unit, apply_now, "commit",
+                           actor->settings->write_timeout_ms, err);
 }
 
 /* --- undoing ------------------------------------------------------------------------------- */
@@ -250,7 +256,7 @@ void msg_mongo_regrets_try(msg_mongo_session *s) {
 }
 
 /* Behind a failed apply the server is likely to be away still: that goes to the cursor thread. */
-int msg_mongo_undo(msg_session *base, const msg_actor *actor, msg_unit *unit, msg_err *err) {
+int msg_mongo_undo_now(msg_session *base, const msg_actor *actor, msg_unit *unit, msg_err *err) {
   msg_mongo_session *s = (msg_mongo_session *)base;
   msg_mongo_regret r;
   (void)actor;
@@ -262,4 +268,11 @@ int msg_mongo_undo(msg_session *base, const msg_actor *actor, msg_unit *unit, ms
   else
     msg_mongo_regret_clear(&r);
   return rc;
+}
+
+int msg_mongo_undo(msg_session *base, const msg_actor *actor, msg_unit *unit, msg_err *err) {
+  if (unit->reached)
+    return msg_mongo_undo_now(base, actor, unit, err);
+  return msg_mongo_job_run((msg_mongo_session *)base, actor, unit, msg_mongo_undo_now, "undo",
+                           actor->settings->write_timeout_ms, err);
 }

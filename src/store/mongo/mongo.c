@@ -5,6 +5,7 @@
 
 #include "base/mem.h"
 #include "store/mongo/due.h"
+#include "store/mongo/job.h"
 #include "store/mongo/tend.h"
 
 static unsigned caps(const msg_store *base) {
@@ -20,6 +21,8 @@ static const char *place(const msg_store *base) {
 static void store_close(msg_store *base) {
   msg_mongo_store *store = (msg_mongo_store *)base;
   bool ours = store->generation == msg_fork_generation();
+  if (ours && store->tend && !msg_mongo_jobs_reap(store))
+    return; /* a commit that hangs still uses it: it stays, as its thread does */
   if (store->cursors && ours)
     mongoc_client_pool_destroy(store->cursors);
   if (store->operations && ours)

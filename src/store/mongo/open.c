@@ -9,6 +9,9 @@
 #include "store/mongo/server.h"
 #include "store/mongo/tend.h"
 
+/* How long a server may be silent when nothing keeps it. */
+#define ANSWER_MS 4000
+
 /* --- the process --------------------------------------------------------------------------- */
 
 static int start_once;
@@ -154,9 +157,10 @@ static mongoc_client_pool_t *new_pool(const mongoc_uri_t *uri, uint32_t size, bs
   return pool;
 }
 
-static int connect_pools(msg_mongo_store *s, const mongoc_uri_t *uri, msg_err *err) {
+static int connect_pools(msg_mongo_store *s, mongoc_uri_t *uri, msg_err *err) {
   bson_error_t error = {0};
   s->operations = new_pool(uri, MSG_MONGO_OPERATIONS, &error);
+  mongoc_uri_set_option_as_int32(uri, MONGOC_URI_SOCKETTIMEOUTMS, MSG_MONGO_AWAIT_MS + ANSWER_MS);
   if (s->operations)
     s->cursors = new_pool(uri, MSG_MONGO_CURSORS, &error);
   if (s->cursors)

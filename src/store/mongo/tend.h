@@ -39,6 +39,7 @@ typedef struct msg_mongo_tend {
     int64_t at_ms; /* store's clock; MSG_NEVER: nothing known */
   } * due;
   size_t due_count, due_cap;
+  struct msg_mongo_job *jobs; /* left behind: job.h */
   msg_mongo_regret *regrets;
   size_t regret_count, regret_cap;
   struct msg_mongo_warning { /* each is told once */
@@ -74,6 +75,8 @@ void msg_mongo_own_free(msg_mongo_own *own, size_t n);
 
 /* ---- regrets: apply.c ---- */
 
+/** undo, for as long as it takes. */
+int msg_mongo_undo_now(msg_session *, const msg_actor *, msg_unit *, msg_err *);
 /** Try what could not be undone; keeps what fails again, for some minutes. */
 void msg_mongo_regrets_try(msg_mongo_session *s);
 void msg_mongo_regret_clear(msg_mongo_regret *r);
