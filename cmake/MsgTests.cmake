@@ -1,5 +1,7 @@
 # How tests, host programs, benchmarks and fuzzers are made.
 
+set(MSG_MONGODB_FILE ${PROJECT_BINARY_DIR}/mongodb.json) # says where the run's server is
+
 function(msg_test_properties name label)
   set(timeout_s 120)
   if(MSG_SANITIZE OR label STREQUAL faults)
@@ -14,6 +16,54 @@ function(msg_test_properties name label)
   if(name MATCHES "\\.(local_oom|oom|io_faults|tables_pushdown)$")
     set_property(TEST ${name} APPEND PROPERTY LABELS sequential)
   endif()
+endfunction()
+
+# What needs MongoDB: everything in mongo/, and test_mongo* elsewhere.
+function(msg_drop_mongodb_tests list)
+  if(NOT MSG_HAVE_MONGODB)
+    list(FILTER ${list} EXCLUDE REGEX "/mongo/[^/]*$|/test_mongo[^/]*$")
+  endif()
+  set(${list} ${${list}} PARENT_SCOPE)
+endfunction()
+
+# A server for the test: that of the run, which comes and goes with it. Skipped where there is none.
+function(msg_mongodb_properties name source)
+  if(NOT source MATCHES "/mongo/[^/]*$|/test_mongo[^/]*$")
+    return()
+  endif()
+  set_property(TEST ${name} APPEND PROPERTY LABELS mongo)
+  set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT "MSG_MONGODB_FILE=${MSG_MONGODB_FILE}")
+  set_tests_properties(${name} PROPERTIES FIXTURES_REQUIRED mongod SKIP_RETURN_CODE 77 TIMEOUT 600)
+  if(name STREQUAL mongo.faults)
+    set_tests_properties(${name} PROPERTIES RUN_SERIAL ON TIMEOUT 1200)
+  endif()
+  set_property(GLOBAL APPEND PROPERTY MSG_MONGODB_TESTS ${name})
+endfunction()
+
+# tests/hosts/test_NAME.py once more, with the messages in MongoDB: the test mongo.hosts_NAME.
+function(msg_add_mongodb_host_tests)
+  foreach(stem IN LISTS ARGN)
+    set(script ${CMAKE_CURRENT_SOURCE_DIR}/hosts/test_${stem}.py)
+    add_test(NAME mongo.hosts_${stem} COMMAND ${MSG_PYTHON} ${script})
+    msg_test_properties(mongo.hosts_${stem} mongo script)
+    msg_mongodb_properties(mongo.hosts_${stem} /mongo/hosts_${stem})
+    set_property(TEST mongo.hosts_${stem} APPEND PROPERTY ENVIRONMENT "MSG_TEST_STORE=mongodb")
+  endforeach()
+endfunction()
+
+# Last: the fixture, and the test that says what did not run for want of a server.
+function(msg_add_mongodb_fixture)
+  set(mongod ${MSG_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/support/mongod.py)
+  get_property(tests GLOBAL PROPERTY MSG_MONGODB_TESTS)
+  add_test(NAME mongo.start COMMAND ${mongod} fixture-start ${MSG_MONGODB_FILE})
+  add_test(NAME mongo.stop COMMAND ${mongod} fixture-stop ${MSG_MONGODB_FILE})
+  add_test(NAME mongo.available COMMAND ${mongod} available ${MSG_MONGODB_FILE} ${tests})
+  foreach(name start stop available)
+    msg_test_properties(mongo.${name} mongo)
+  endforeach()
+  set_tests_properties(mongo.start PROPERTIES FIXTURES_SETUP mongod TIMEOUT 600)
+  set_tests_properties(mongo.stop PROPERTIES FIXTURES_CLEANUP mongod)
+  set_tests_properties(mongo.available PROPERTIES FIXTURES_REQUIRED mongod SKIP_RETURN_CODE 77)
 endfunction()
 
 # An executable under BUILD/DIR that may load msg.so, whose path is MSG_SO_PATH.
@@ -50,6 +100,7 @@ function(msg_add_c_test label source)
   target_link_libraries(test_${label}_${stem} PRIVATE msg_test_support)
   add_test(NAME ${label}.${stem} COMMAND test_${label}_${stem})
   msg_test_properties(${label}.${stem} ${label})
+  msg_mongodb_properties(${label}.${stem} ${source})
 endfunction()
 
 # tests/LABEL/test_NAME.sh or .py: the test LABEL.NAME, also labelled script.
@@ -63,6 +114,7 @@ function(msg_add_script_test label script)
   endif()
   add_test(NAME ${label}.${stem} COMMAND ${runner} ${script})
   msg_test_properties(${label}.${stem} ${label} script)
+  msg_mongodb_properties(${label}.${stem} ${script})
 endfunction()
 
 # tests/fuzz/fuzz_NAME.c: BUILD/fuzz/fuzz_NAME; seeds, if any, are in tests/fuzz/corpus/NAME.

@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "base/process.h"
 #include "ext/aside.h"
+#include "ext/batch.h"
 #include "ext/beside.h"
 #include "ext/state.h"
 
@@ -12,7 +13,7 @@
 static bool in_host_transaction(msg_connection *c, const msg_opened *o) {
   if (o->schema)
     return sqlite3_txn_state(c->db, o->schema) == SQLITE_TXN_WRITE;
-  return !sqlite3_get_autocommit(c->db);
+  return msg_batch_wanted(c, o);
 }
 
 /* Is a reading statement of the host active? While one is, SQLite keeps every read transaction open
@@ -126,10 +127,10 @@ static int announce(msg_connection *c, msg_opened *o, const msg_call *call, msg_
   int rc = msg_node_announce(o->node, &quiet, &own);
   if (rc == MSG_OK) {
     o->announced = true;
-    if (quiet.session != o->aside && in_host_transaction(c, o))
+    if (o->schema && quiet.session != o->aside && in_host_transaction(c, o))
       rc = msg_outbox_enter(c, o, MSG_BATCH_ANNOUNCED, NULL, 0, &own);
   }
-  if (rc != MSG_NOMEM && rc != MSG_INTERRUPTED && rc != MSG_BUSY)
+  if (rc != MSG_NOMEM && rc != MSG_INTERRUPTED && rc != MSG_BUSY && o->schema)
     return MSG_OK;
   if (err)
     *err = own;
@@ -155,13 +156,20 @@ int msg_connection_rights(msg_connection *c, msg_opened *o, msg_err *err) {
   return rc == MSG_BUSY ? MSG_OK : rc; /* a locked schema is the verb's own to wait for */
 }
 
+/* Through SQLite's own log: an extension has no terminal. */
+static void pass_warnings(msg_opened *o) {
+  char text[256];
+  while (o->session->ops->warning && o->session->ops->warning(o->session, text, sizeof text))
+    sqlite3_log(SQLITE_WARNING, "msg: %s", text);
+}
+
 int msg_connection_call(msg_connection *c, msg_opened *o, enum msg_call_kind kind, msg_call *out,
                         msg_err *err) {
   msg_call call = {.session = o->session, .interrupted = msg_nested_interrupted, .arg = c};
   int rc = msg_connection_rights(c, o, err);
   if (rc != MSG_OK)
     return rc;
-  if (waits(kind) && !o->attached) {
+  if ((waits(kind) || (kind != MSG_CALL_READ && !o->schema)) && !o->attached) {
     msg_node_attach(o->node);
     o->attached = true;
   }
@@ -170,6 +178,11 @@ int msg_connection_call(msg_connection *c, msg_opened *o, enum msg_call_kind kin
                                        : call_begun(c, o, kind, &call, err);
   if (rc == MSG_OK && kind != MSG_CALL_READ && !call.blind && !o->announced)
     rc = announce(c, o, &call, err);
+  pass_warnings(o);
+  if (rc == MSG_OK && kind == MSG_CALL_WRITE && msg_batch_wanted(c, o)) {
+    call.writes = msg_batch_session(c, o);
+    rc = call.writes ? MSG_OK : msg_err_nomem(err);
+  }
   if (rc == MSG_OK)
     rc = msg_connection_rights(c, o, err); /* if there was nothing to ask about before */
   if (rc == MSG_OK)
@@ -191,7 +204,7 @@ int msg_connection_claimed(msg_connection *c, msg_opened *o, const msg_list *lis
 }
 
 int msg_connection_changed(msg_connection *c, msg_opened *o, msg_err *err) {
-  if (!in_host_transaction(c, o))
+  if (!o->schema || !in_host_transaction(c, o))
     return MSG_OK;
   return msg_outbox_enter(c, o, MSG_BATCH_CHANGED, NULL, 0, err);
 }

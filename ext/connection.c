@@ -74,6 +74,7 @@ void msg_opened_free(msg_opened *o) {
   if (o->adapter->close)
     o->adapter->close(o);
   msg_free(o->beside);
+  msg_free(o->writes);
   msg_free(o);
 }
 
@@ -105,13 +106,15 @@ sqlite3 *msg_connection_db(msg_connection *c) {
 
 /* --- what is kept -------------------------------------------------------------------------- */
 
-/* The row of a node that nobody can name again. By a short-lived connection of our own that does
+/* The row of a node that nobody can name again, or that lives by its announcements. By a short-lived connection of our own that does
  * not wait: the host is closing. */
 static void withdraw(msg_opened *o) {
   msg_store *store = msg_node_store(o->node);
   msg_settings settings;
   msg_call call = {0};
-  if (!o->announced || !msg_node_automatic(o->node) || !(store->ops->caps(store) & MSG_CAP_OWN) ||
+  bool leaves = msg_node_automatic(o->node) ||
+                ((store->ops->caps(store) & MSG_CAP_TEND) && msg_node_is_last(o->node));
+  if (!o->announced || !leaves || !(store->ops->caps(store) & MSG_CAP_OWN) ||
       msg_node_settings(o->node, &settings, NULL) != MSG_OK)
     return;
   settings.busy_timeout_ms = 0;

@@ -13,6 +13,9 @@ SQLITE_EXTENSION_INIT1
 #include "ext/nested.h"
 #include "ext/tables.h"
 #include "store/local/host.h"
+#ifdef MSG_HAVE_MONGODB
+#include "store/mongo/open.h"
+#endif
 
 #define OLDEST_SQLITE 3038000 /* RETURNING, txn_state, built-in JSON */
 
@@ -100,7 +103,7 @@ static int rights_local(msg_opened *o, bool *known, msg_err *err) {
   msg_rights rights;
   int rc = msg_local_rights(o->host->db, o->schema, &rights, err);
   *known = rights.known;
-  o->writes = rights.writes;
+  o->may_write = rights.writes;
   return rc;
 }
 
@@ -114,7 +117,7 @@ static bool query_only(msg_connection *c) {
 }
 
 static bool allows_aside_local(msg_connection *c, msg_opened *o) {
-  return sqlite3_db_readonly(o->host->db, o->schema) == 0 && o->writes && !query_only(c);
+  return sqlite3_db_readonly(o->host->db, o->schema) == 0 && o->may_write && !query_only(c);
 }
 
 static int tend_aside_local(msg_connection *c, msg_opened *o, msg_err *err) {
@@ -132,9 +135,60 @@ static void close_local(msg_opened *o) {
   msg_free(o->schema);
 }
 
+/* --- the MongoDB store --------------------------------------------------------------------- */
+
+#ifdef MSG_HAVE_MONGODB
+
+static int stop_first_once, stop_first_rc;
+
+/* The driver is up by then, and so are its exit handlers. */
+static void stop_first(void) {
+  stop_first_rc = msg_engine_stop_first(NULL);
+}
+
+/* With a reference. One a queue: each has a cursor thread of its own. */
+static int find_mongo(const char *target, const char *queue, msg_store **out, msg_err *err) {
+  char key[MSG_MONGO_KEY_MAX + MSG_QUEUE_MAX + 2], *end;
+  msg_store *made = NULL;
+  int rc = msg_mongo_identify(target, key, err);
+  if (rc != MSG_OK)
+    return rc;
+  msg_once(&stop_first_once, stop_first);
+  if (stop_first_rc != MSG_OK)
+    return msg_err_nomem(err);
+  end = key + strlen(key);
+  sqlite3_snprintf((int)(key + sizeof key - end), end, "#%s", queue);
+  *out = msg_registry_find(key);
+  if (*out)
+    return MSG_OK;
+  rc = msg_mongo_open(target, &made, err);
+  return rc == MSG_OK ? msg_registry_add(key, made, out, err) : rc;
+}
+
+static int open_mongo(msg_connection *c, const char *target, const msg_settings *settings,
+                      msg_opened *o, msg_err *err) {
+  const char *queue = msg_settings_queue(settings);
+  msg_store *store;
+  (void)c;
+  int rc = find_mongo(target, queue, &store, err);
+  if (rc != MSG_OK)
+    return rc;
+  rc = store->ops->session_open(store, NULL, queue, settings, &o->session, err);
+  if (rc == MSG_OK)
+    rc = msg_node_open(store, settings, &o->node, err);
+  msg_registry_unref(store);
+  return rc;
+}
+
+#endif
+
 static const msg_adapter ADAPTERS[] = {
     {"local", open_local, check_local, rights_local, allows_aside_local, tend_aside_local,
      close_local},
+#ifdef MSG_HAVE_MONGODB
+    {"mongodb", open_mongo, NULL, NULL, NULL, NULL, NULL},
+    {"mongodb+srv", open_mongo, NULL, NULL, NULL, NULL, NULL},
+#endif
 };
 
 /* --- the process --------------------------------------------------------------------------- */

@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "base/process.h"
 #include "base/str.h"
+#include "ext/batch.h"
 #include "ext/state.h"
 #include "ext/temp.h"
 #include "ext/values.h"
@@ -271,6 +272,11 @@ int msg_connection_close_node(msg_connection *c, const char *name, bool *closed,
     return msg_err_set(err, MSG_MISUSE,
                        "node '%s' is being read by a running statement: finish that first",
                        msg_show(msg_node_id(o->node)).s);
+  if (msg_batch_pending(c, o))
+    return msg_err_set(
+        err, MSG_MISUSE,
+        "node '%s' has sent or settled in this transaction: COMMIT or ROLLBACK first",
+        msg_show(msg_node_id(o->node)).s);
   msg_call call = {.session = o->session, .interrupted = msg_nested_interrupted, .arg = c};
   if (o->announced)
     msg_node_withdraw(o->node, &call, NULL);

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "ext/batch.h"
 #include "ext/nested.h"
 #include "ext/state.h"
 
@@ -11,6 +12,7 @@
 static void batch_clear(msg_batch *b) {
   msg_registry_unref(b->store);
   msg_free(b->ids);
+  msg_written_free(b->written);
   *b = (msg_batch){0};
 }
 
@@ -18,7 +20,10 @@ static void batch_undone(msg_batch *b) {
   msg_opened *o = b->opened;
   switch (b->kind) {
   case MSG_BATCH_CLAIMED:
-    if (o)
+    if (!(b->store->ops->caps(b->store) & MSG_CAP_HOST_TXN)) {
+      if (o)
+        msg_batch_give_back(b);
+    } else if (o)
       msg_node_undone(o->node, b->ids, b->n);
     else
       b->store->ops->claims_undone(b->store, b->ids, b->n);
@@ -31,6 +36,7 @@ static void batch_undone(msg_batch *b) {
     if (o)
       msg_node_forget(o->node);
     break;
+  case MSG_BATCH_WRITTEN: break; /* all at once, before: msg_batch_undo */
   }
 }
 
@@ -46,6 +52,7 @@ static void cut(msg_outbox *box, size_t n, bool undone) {
 
 void msg_outbox_finish(msg_outbox *box, bool undone) {
   cut(box, 0, undone);
+  box->failed = false;
   box->mark_count = 0;
 }
 
@@ -103,6 +110,31 @@ int msg_outbox_enter(msg_connection *c, msg_opened *o, enum msg_batch_kind kind,
   return rc;
 }
 
+int msg_outbox_keep(msg_connection *c, msg_opened *o, struct msg_written *w, msg_err *err) {
+  msg_outbox *box = &c->outbox;
+  msg_batch b = {
+      .kind = MSG_BATCH_WRITTEN, .opened = o, .written = w, .store = msg_node_store(o->node)};
+  if (msg_grow(&box->at, &box->cap, box->n + 1, sizeof *box->at) != MSG_OK) {
+    msg_written_free(w);
+    return msg_err_nomem(err);
+  }
+  msg_registry_ref(b.store);
+  size_t before = box->n;
+  box->at[before] = b;
+  if (box->joined) {
+    box->n++;
+    return MSG_OK;
+  }
+  box->open = true;
+  int rc = insert_marker(c, err);
+  if (box->open)
+    batch_clear(&b);
+  else if (rc != MSG_OK && box->n > before)
+    cut(box, before, false); /* the verb fails: it was not sent */
+  box->open = false;
+  return rc;
+}
+
 bool msg_outbox_let_in(msg_outbox *box) {
   if (!box->open)
     return false;
@@ -155,9 +187,12 @@ void msg_outbox_release(msg_outbox *box, int level) {
 
 /* A savepoint without a mark was opened before the first batch. It stays open, and so does its
  * mark. */
-void msg_outbox_rollback_to(msg_outbox *box, int level) {
+void msg_outbox_rollback_to(msg_connection *c, int level) {
+  msg_outbox *box = &c->outbox;
   size_t i = find_mark(box, level);
   bool found = i < box->mark_count && box->marks[i].level == level;
-  cut(box, found ? box->marks[i].batches : 0, true);
+  size_t kept = found ? box->marks[i].batches : 0;
+  msg_batch_undo(c, kept);
+  cut(box, kept, true);
   box->mark_count = found ? i + 1 : i;
 }

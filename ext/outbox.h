@@ -12,7 +12,8 @@
 enum msg_batch_kind {
   MSG_BATCH_CLAIMED,   /* deliveries: undone ones still count as attempts */
   MSG_BATCH_ANNOUNCED, /* the participant's row */
-  MSG_BATCH_CHANGED    /* what the engine remembers of the node */
+  MSG_BATCH_CHANGED,   /* what the engine remembers of the node */
+  MSG_BATCH_WRITTEN    /* a send or settle that goes out at the commit: batch.h */
 };
 
 /* One marker's content: undone as a whole. */
@@ -22,6 +23,9 @@ typedef struct msg_batch {
   msg_opened *opened; /* NULL once closed */
   msg_oid *ids;       /* MSG_BATCH_CLAIMED; owned */
   size_t n;
+  struct msg_written *written; /* MSG_BATCH_WRITTEN; owned */
+  bool tried;                  /* its sending was begun */
+  bool taken;                  /* of batch.c, within a call */
 } msg_batch;
 
 typedef struct msg_outbox_mark {
@@ -34,19 +38,24 @@ typedef struct msg_outbox {
   size_t n, cap;
   msg_outbox_mark *marks;
   size_t mark_count, mark_cap;
-  bool open; /* a marker of ours is being inserted: the last batch is not in yet */
+  bool joined; /* a table of ours takes part in the transaction: savepoints are told */
+  bool failed; /* a sync failed and may have reached the store all the same */
+  bool open;   /* a marker of ours is being inserted: the last batch is not in yet */
 } msg_outbox;
 
 /** Enter a batch (ids are copied) by its marker. On failure it is not in, or was undone.
  *  Errors: MSG_NOMEM; MSG_INTERRUPTED before anything was written; what the marker meets. */
 int msg_outbox_enter(msg_connection *c, msg_opened *o, enum msg_batch_kind kind, const msg_oid *ids,
                      size_t n, msg_err *err);
+/** Enter a MSG_BATCH_WRITTEN, by a marker only if none was in the transaction. Owns: w, in any
+ *  case. */
+int msg_outbox_keep(msg_connection *c, msg_opened *o, struct msg_written *w, msg_err *err);
 /** xUpdate of the marker: the batch is in. False: no marker of ours. */
 bool msg_outbox_let_in(msg_outbox *box);
 /** xSavepoint, xRelease, xRollbackTo. Errors: MSG_NOMEM. */
 int msg_outbox_savepoint(msg_outbox *box, int level);
 void msg_outbox_release(msg_outbox *box, int level);
-void msg_outbox_rollback_to(msg_outbox *box, int level);
+void msg_outbox_rollback_to(msg_connection *c, int level);
 /** xCommit, or (undone) xRollback. */
 void msg_outbox_finish(msg_outbox *box, bool undone);
 /** The node is closed: its batches stay, by their store. */

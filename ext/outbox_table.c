@@ -1,6 +1,7 @@
 /* The two virtual tables by which SQLite tells of its transactions and of its end: msg_outbox,
  * which has no rows, and msg_owner, which nobody reads. */
 #include "base/mem.h"
+#include "ext/batch.h"
 #include "ext/state.h"
 #include "ext/tables.h"
 
@@ -114,21 +115,27 @@ static msg_outbox *box_of(sqlite3_vtab *vtab) {
 }
 
 static int outbox_begin(sqlite3_vtab *vtab) {
-  (void)vtab;
+  box_of(vtab)->joined = true;
   return SQLITE_OK;
 }
 
+/* The last step before SQLite's own commit, which may still fail. */
 static int outbox_sync(sqlite3_vtab *vtab) {
-  (void)vtab;
-  return SQLITE_OK;
+  msg_err err = MSG_ERR_INIT;
+  if (msg_batch_sync(((outbox_table *)vtab)->c, &err) == MSG_OK)
+    return SQLITE_OK;
+  return msg_vtab_error(vtab, &err);
 }
 
 static int outbox_commit(sqlite3_vtab *vtab) {
+  box_of(vtab)->joined = false;
   msg_outbox_finish(box_of(vtab), false);
   return SQLITE_OK;
 }
 
 static int outbox_rollback(sqlite3_vtab *vtab) {
+  box_of(vtab)->joined = false;
+  msg_batch_undo(((outbox_table *)vtab)->c, 0);
   msg_outbox_finish(box_of(vtab), true);
   return SQLITE_OK;
 }
@@ -143,7 +150,7 @@ static int outbox_release(sqlite3_vtab *vtab, int level) {
 }
 
 static int outbox_rollback_to(sqlite3_vtab *vtab, int level) {
-  msg_outbox_rollback_to(box_of(vtab), level);
+  msg_outbox_rollback_to(((outbox_table *)vtab)->c, level);
   return SQLITE_OK;
 }
 

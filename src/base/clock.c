@@ -31,6 +31,10 @@ void msg_clock_shift(int64_t shift_ms) {
   atomic_store_explicit(&shift, shift_ms, memory_order_relaxed);
 }
 
+int64_t msg_clock_shifted(void) {
+  return atomic_load_explicit(&shift, memory_order_relaxed);
+}
+
 int64_t msg_clock_add(int64_t now_ms, int64_t delta_ms) {
   if (delta_ms <= 0)
     return now_ms;

@@ -16,6 +16,8 @@ int64_t msg_clock_mono_ms(void);
 void msg_clock_sleep_ms(int64_t ms);
 /** Tests: add `shift_ms` to the wall clock (0 restores it). */
 void msg_clock_shift(int64_t shift_ms);
+/** The shift in force: for stores that judge times by another clock. */
+int64_t msg_clock_shifted(void);
 /** now + delta, saturating at MSG_NEVER. delta >= 0. */
 int64_t msg_clock_add(int64_t now_ms, int64_t delta_ms);
 

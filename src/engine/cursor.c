@@ -22,6 +22,7 @@ struct msg_cursor {
   /* immutable after new */
   msg_store *store;
   bool watchable; /* MSG_CAP_WATCH */
+  bool tends;     /* MSG_CAP_TEND: its watch is no mere hint, silence means that nothing came */
   msg_mutex *mtx;
   msg_cond *control; /* for the thread and who stops it: state, pins */
   msg_gate *changes; /* for waiters; moves after whatever they are to notice has changed */
@@ -30,6 +31,7 @@ struct msg_cursor {
   /* cursor thread only, from STARTING to JOINABLE; else guarded by mtx */
   msg_settings settings;
   int64_t backoff_ms;
+  int64_t opened_mono_ms; /* the open watch */
 
   /* shared: guarded by mtx */
   enum state state;
@@ -65,6 +67,7 @@ msg_cursor *msg_cursor_new(msg_store *store) {
     return NULL;
   c->store = store;
   c->watchable = (store->ops->caps(store) & MSG_CAP_WATCH) != 0;
+  c->tends = (store->ops->caps(store) & MSG_CAP_TEND) != 0;
   c->mtx = msg_mutex_new();
   c->changes = msg_gate_new();
   c->control = msg_cond_new();
@@ -150,8 +153,12 @@ static bool back_off(msg_cursor *c) {
   return again;
 }
 
+/* A watch that fails as soon as it is open is not tried ever faster. */
 static void note_event(msg_cursor *c, bool silence) {
-  c->backoff_ms = tuning.backoff_first_ms;
+  if (!c->tends || msg_clock_mono_ms() - c->opened_mono_ms >= tuning.backoff_cap_ms)
+    c->backoff_ms = tuning.backoff_first_ms;
+  if (c->tends && silence)
+    return;
   msg_mutex_lock(c->mtx);
   if (!silence) {
     c->last_event_ms = msg_clock_now_ms();
@@ -185,6 +192,7 @@ static bool watch_once(msg_cursor *c) {
   why.rc = c->store->ops->watch_open(c->store, &c->settings, &watch, &why);
   if (why.rc != MSG_OK)
     return note_failure(c, &why);
+  c->opened_mono_ms = msg_clock_mono_ms();
   if (!publish(c, watch)) {
     watch->ops->watch_close(watch);
     return false;

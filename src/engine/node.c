@@ -254,6 +254,13 @@ void msg_use_end(msg_use *u) {
 
 /* --- names, settings, pauses --------------------------------------------------------------- */
 
+bool msg_node_is_last(const msg_node *node) {
+  msg_global_lock();
+  bool last = node->refs == 1;
+  msg_global_unlock();
+  return last;
+}
+
 const char *msg_node_id(const msg_node *node) {
   return node->id;
 }
@@ -372,6 +379,8 @@ int msg_node_announce(msg_node *node, msg_call *call, msg_err *err) {
       .last_seen_ms = msg_clock_now_ms(),
   };
   rc = MSG_STORE(&u, msg_call_looks(call), presence_put, &me, err);
+  if (rc == MSG_OK && (node->store->ops->caps(node->store) & MSG_CAP_TEND))
+    msg_cursor_rouse(node->cursor, &u.policy->settings);
   msg_use_end(&u);
   return rc;
 }

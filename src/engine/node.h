@@ -22,6 +22,9 @@ typedef struct msg_call {
    * looking and requests run here until there is something to take, so that the host's transaction
    * stays free. */
   msg_session *aside;
+  /* Not NULL: the host is in a transaction that the store cannot join. What is sent and settled
+   * goes here, until it commits. Has put and settle alone. */
+  msg_session *writes;
   /* A wait could see nothing new (the host's transaction already holds a snapshot): waiting verbs
    * with a time-out above 0 that find nothing at once return MSG_MISUSE with the cure. */
   bool blind;
@@ -44,6 +47,8 @@ void msg_node_close(msg_node *node);
  *  MSG_MISUSE, and msg_node_open makes a new node of the name. msg_close() uses it. */
 void msg_node_shut(msg_node *node);
 
+/** Does nobody else in this process have the node open? */
+bool msg_node_is_last(const msg_node *node);
 const char *msg_node_id(const msg_node *node);
 bool msg_node_automatic(const msg_node *node);
 msg_store *msg_node_store(const msg_node *node);

@@ -73,6 +73,11 @@ static inline msg_session *msg_call_looks(const msg_call *call) {
   return call->aside ? call->aside : call->session;
 }
 
+/** Where a call's sends and settles go. */
+static inline msg_session *msg_call_writes(const msg_call *call) {
+  return call->writes ? call->writes : call->session;
+}
+
 /* ---- waiting: wait.c ---- */
 
 /* One wait: mark, look, and (nothing there) again, until that does not say MSG_OK. */

@@ -316,7 +316,7 @@ int msg_node_settle(msg_node *node, msg_call *call, const msg_settle *how, msg_s
   if (rc != MSG_OK)
     return rc;
   if (n > 0)
-    rc = MSG_STORE(&u, call->session, settle, &u.actor, how, items, n, err);
+    rc = MSG_STORE(&u, msg_call_writes(call), settle, &u.actor, how, items, n, err);
   if (rc == MSG_OK)
     count_settled(node, how->verb, items, n);
   msg_use_end(&u);

@@ -251,3 +251,7 @@ int msg_engine_start(msg_err *err) {
   msg_once(&start_once, start);
   return start_rc == MSG_OK ? MSG_OK : msg_err_nomem(err);
 }
+
+int msg_engine_stop_first(msg_err *err) {
+  return atexit(at_exit) == 0 ? MSG_OK : msg_err_nomem(err);
+}

@@ -24,5 +24,8 @@ void msg_registry_forget(msg_store *store);
 
 /** Once per process: fork guard, orderly stop at exit (bounded: 2 s). Errors: MSG_NOMEM. */
 int msg_engine_start(msg_err *err);
+/** Exit handlers that were registered since (a driver's, its TLS library's) run before that stop:
+ *  register it behind them once more. Errors: MSG_NOMEM. */
+int msg_engine_stop_first(msg_err *err);
 
 #endif

@@ -155,7 +155,7 @@ int msg_node_send(msg_node *node, msg_call *call, const msg_message *messages, s
     rc = msg_err_nomem(err);
   msg_put *puts = many ? many : few;
   if (rc == MSG_OK && n > 0)
-    rc = put(&u, call->session, messages, puts, n, err);
+    rc = put(&u, msg_call_writes(call), messages, puts, n, err);
   for (size_t i = 0; rc == MSG_OK && i < n; i++) {
     if (ids)
       ids[i] = puts[i].id;
@@ -240,7 +240,7 @@ static int answer(msg_use *u, msg_call *call, const msg_message *request, const 
   if (rc == MSG_OK)
     rc = fill(u, &a, &given, err);
   if (rc == MSG_OK)
-    rc = msg_send_one(u, call->session, &a, out, err);
+    rc = msg_send_one(u, msg_call_writes(call), &a, out, err);
   msg_message_clear(&a);
   return rc;
 }

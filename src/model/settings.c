@@ -10,13 +10,14 @@
 #include "model/options.h"
 #include "model/topic.h"
 
-enum kind { KIND_INT, KIND_TEXT, KIND_BOOL };
+enum kind { KIND_INT, KIND_TEXT, KIND_WORD, KIND_BOOL, KIND_AUTO };
 
 /* Where a setting lives and what it may be; same order as INFO. */
 struct rule {
   enum kind kind;
   size_t offset; /* in msg_settings: int64_t, char * or bool */
   int64_t lo, hi;
+  const char *const *words; /* of KIND_WORD; NULL ends them */
 };
 
 #define DAY_MS (24 * 3600 * INT64_C(1000))
@@ -28,6 +29,10 @@ static const msg_setting_info INFO[] = {
     {"catch_up", "", "take what was sent before this node started; auto: with a given sender_id",
      "auto", false},
     {"journal_mode", "", "journal mode to switch the file to; null: leave it", "null", false},
+    {"indexes", "", "MongoDB: full, or lean for queues without Java nodes", "full", false},
+    {"implementation_check", "", "MongoDB: nodes of another layout: warn, throw or ignore", "warn",
+     false},
+    {"use_change_stream", "", "MongoDB: false: poll every poll_pause_ms", "true", false},
     {"busy_timeout_ms", "ms", "how long a verb waits for a locked file", "5000", false},
     {"default_ttl_ms", "ms", "life of a broadcast sent without ttl_ms", "30000", true},
     {"lease_ms", "ms", "length of a claim made without lease_ms", "30000", true},
@@ -36,6 +41,8 @@ static const msg_setting_info INFO[] = {
     {"max_attempts", "", "deliveries after which a message is a dead letter", "20", true},
     {"window_size", "messages", "most messages one look of an await takes", "100", true},
     {"poll_pause_ms", "ms", "pause between looks where no change notice exists", "50", true},
+    {"write_timeout_ms", "ms", "MongoDB: bound of a write, and of a COMMIT that sends", "5000",
+     false},
     {"participant_timeout_ms", "ms", "life of a participant of another machine after last_seen",
      "65000", false},
 };
@@ -43,26 +50,33 @@ static const msg_setting_info INFO[] = {
 
 #define AT(field) offsetof(msg_settings, field)
 
-static const struct rule RULES[COUNT] = {
-    {KIND_TEXT, AT(queue), 0, 0},
-    {KIND_TEXT, AT(sender_id), 0, 0},
-    {KIND_BOOL, AT(catch_up), 0, 0},
-    {KIND_TEXT, AT(journal_mode), 0, 0},
-    {KIND_INT, AT(busy_timeout_ms), 0, DAY_MS},
-    {KIND_INT, AT(default_ttl_ms), 1, MSG_DURATION_MAX_MS},
-    {KIND_INT, AT(lease_ms), 1, MSG_DURATION_MAX_MS},
-    {KIND_INT, AT(await_timeout_ms), 0, MSG_DURATION_MAX_MS},
-    {KIND_INT, AT(key_window_ms), 1, MSG_DURATION_MAX_MS},
-    {KIND_INT, AT(max_attempts), 1, INT32_MAX},
-    {KIND_INT, AT(window_size), 1, 100000},
-    {KIND_INT, AT(poll_pause_ms), 1, 60000},
-    {KIND_INT, AT(participant_timeout_ms), 1000, DAY_MS},
-};
+static const char *const JOURNAL_MODES[] = {"wal", "delete", "truncate", "persist", NULL};
+static const char *const INDEXES[] = {"full", "lean", NULL};
+static const char *const CHECKS[] = {"warn", "throw", "ignore", NULL};
 
-static const char *const JOURNAL_MODES[] = {"wal", "delete", "truncate", "persist"};
+static const struct rule RULES[COUNT] = {
+    {KIND_TEXT, AT(queue), 0, 0, NULL},
+    {KIND_TEXT, AT(sender_id), 0, 0, NULL},
+    {KIND_AUTO, AT(catch_up), 0, 0, NULL},
+    {KIND_WORD, AT(journal_mode), 0, 0, JOURNAL_MODES},
+    {KIND_WORD, AT(indexes), 0, 0, INDEXES},
+    {KIND_WORD, AT(implementation_check), 0, 0, CHECKS},
+    {KIND_BOOL, AT(use_change_stream), 0, 0, NULL},
+    {KIND_INT, AT(busy_timeout_ms), 0, DAY_MS, NULL},
+    {KIND_INT, AT(default_ttl_ms), 1, MSG_DURATION_MAX_MS, NULL},
+    {KIND_INT, AT(lease_ms), 1, MSG_DURATION_MAX_MS, NULL},
+    {KIND_INT, AT(await_timeout_ms), 0, MSG_DURATION_MAX_MS, NULL},
+    {KIND_INT, AT(key_window_ms), 1, MSG_DURATION_MAX_MS, NULL},
+    {KIND_INT, AT(max_attempts), 1, INT32_MAX, NULL},
+    {KIND_INT, AT(window_size), 1, 100000, NULL},
+    {KIND_INT, AT(poll_pause_ms), 1, 60000, NULL},
+    {KIND_INT, AT(write_timeout_ms), 100, DAY_MS, NULL},
+    {KIND_INT, AT(participant_timeout_ms), 1000, DAY_MS, NULL},
+};
 
 void msg_settings_init(msg_settings *s) {
   *s = (msg_settings){
+      .use_change_stream = true,
       .busy_timeout_ms = 5000,
       .default_ttl_ms = MSG_TTL_DEFAULT_MS,
       .lease_ms = 30000,
@@ -71,24 +85,42 @@ void msg_settings_init(msg_settings *s) {
       .max_attempts = 20,
       .window_size = 100,
       .poll_pause_ms = 50,
+      .write_timeout_ms = 5000,
       .participant_timeout_ms = 65000,
   };
 }
 
+static bool is_text(enum kind kind) {
+  return kind == KIND_TEXT || kind == KIND_WORD;
+}
+
+static void *field(msg_settings *s, size_t i) {
+  return (char *)s + RULES[i].offset;
+}
+
+static const void *field_of(const msg_settings *s, size_t i) {
+  return (const char *)s + RULES[i].offset;
+}
+
 void msg_settings_clear(msg_settings *s) {
-  msg_free(s->queue);
-  msg_free(s->sender_id);
-  msg_free(s->journal_mode);
+  for (size_t i = 0; i < COUNT; i++)
+    if (is_text(RULES[i].kind))
+      msg_free(*(char **)field(s, i));
   msg_settings_init(s);
 }
 
 int msg_settings_copy(msg_settings *out, const msg_settings *s) {
   msg_settings copy = *s;
-  copy.queue = msg_strdup(s->queue);
-  copy.sender_id = msg_strdup(s->sender_id);
-  copy.journal_mode = msg_strdup(s->journal_mode);
-  if ((s->queue && !copy.queue) || (s->sender_id && !copy.sender_id) ||
-      (s->journal_mode && !copy.journal_mode)) {
+  bool nomem = false;
+  for (size_t i = 0; i < COUNT; i++) {
+    if (!is_text(RULES[i].kind))
+      continue;
+    char *const *from = field_of(s, i);
+    char **to = field(&copy, i);
+    *to = msg_strdup(*from);
+    nomem = nomem || (*from && !*to);
+  }
+  if (nomem) {
     msg_settings_clear(&copy);
     msg_settings_init(out);
     return MSG_NOMEM;
@@ -99,6 +131,14 @@ int msg_settings_copy(msg_settings *out, const msg_settings *s) {
 
 const char *msg_settings_queue(const msg_settings *s) {
   return s->queue ? s->queue : INFO[0].dflt;
+}
+
+const char *msg_settings_indexes(const msg_settings *s) {
+  return s->indexes ? s->indexes : INDEXES[0];
+}
+
+const char *msg_settings_implementation_check(const msg_settings *s) {
+  return s->implementation_check ? s->implementation_check : CHECKS[0];
 }
 
 bool msg_settings_catch_up(const msg_settings *s) {
@@ -114,14 +154,6 @@ const msg_setting_info *msg_settings_info(size_t i) {
 }
 
 /* --- setting ------------------------------------------------------------------------------- */
-
-static void *field(msg_settings *s, size_t i) {
-  return (char *)s + RULES[i].offset;
-}
-
-static const void *field_of(const msg_settings *s, size_t i) {
-  return (const char *)s + RULES[i].offset;
-}
 
 static bool find_setting(const char *name, size_t *out) {
   for (size_t i = 0; i < COUNT; i++) {
@@ -146,7 +178,13 @@ static int unknown_setting(const char *name, msg_err *err) {
 }
 
 static int wrong_type(size_t i, const msg_value *v, bool is_bool, msg_err *err) {
-  static const char *const TAKES[] = {"an integer", "text", "true, false or 'auto'"};
+  static const char *const TAKES[] = {
+      [KIND_INT] = "an integer",
+      [KIND_TEXT] = "text",
+      [KIND_WORD] = "text",
+      [KIND_BOOL] = "true or false",
+      [KIND_AUTO] = "true, false or 'auto'",
+  };
   return msg_err_set(err, MSG_INVALID, "setting '%s' takes %s, not %s (default %s)", INFO[i].name,
                      TAKES[RULES[i].kind], is_bool ? "boolean" : msg_type_name(v->type),
                      INFO[i].dflt);
@@ -165,16 +203,22 @@ static int set_int(msg_settings *s, size_t i, const msg_value *v, bool is_bool, 
   return MSG_OK;
 }
 
-static int check_journal_mode(const char *text, const char **out, msg_err *err) {
-  for (size_t i = 0; i < sizeof JOURNAL_MODES / sizeof JOURNAL_MODES[0]; i++) {
-    if (strcasecmp(text, JOURNAL_MODES[i]) == 0) {
-      *out = JOURNAL_MODES[i];
+/* One of the rule's words, in its own spelling. */
+static int check_word(size_t i, const char *text, const char **out, msg_err *err) {
+  msg_str list = MSG_STR_INIT;
+  const char *const *words = RULES[i].words;
+  for (size_t w = 0; words[w]; w++) {
+    if (strcasecmp(text, words[w]) == 0) {
+      *out = words[w];
       return MSG_OK;
     }
   }
-  return msg_err_set(err, MSG_INVALID,
-                     "setting 'journal_mode' is '%s': give it wal, delete, truncate or persist",
-                     msg_show(text).s);
+  for (size_t w = 0; words[w]; w++)
+    msg_str_appendf(&list, "%s%s", w == 0 ? "" : words[w + 1] ? ", " : " or ", words[w]);
+  int rc = msg_err_set(err, MSG_INVALID, "setting '%s' is '%s': give it %s", INFO[i].name,
+                       msg_show(text).s, list.s ? list.s : "another");
+  msg_str_clear(&list);
+  return rc;
 }
 
 static int set_text(msg_settings *s, size_t i, const msg_value *v, msg_err *err) {
@@ -187,7 +231,7 @@ static int set_text(msg_settings *s, size_t i, const msg_value *v, msg_err *err)
   char **at = field(s, i);
   int rc = at == &s->queue       ? msg_queue_check(text, err)
            : at == &s->sender_id ? msg_node_name_check(text, err)
-                                 : check_journal_mode(v->p, &text, err);
+                                 : check_word(i, v->p, &text, err);
   if (rc != MSG_OK)
     return rc;
   char *copy = msg_strdup(text);
@@ -198,13 +242,22 @@ static int set_text(msg_settings *s, size_t i, const msg_value *v, msg_err *err)
   return MSG_OK;
 }
 
-/* catch_up alone. */
 static int set_bool(msg_settings *s, size_t i, const msg_value *v, bool is_bool, msg_err *err) {
+  if (v->type != MSG_INT || (v->i != 0 && v->i != 1))
+    return wrong_type(i, v, is_bool, err);
+  bool *at = field(s, i);
+  *at = v->i != 0;
+  return MSG_OK;
+}
+
+/* catch_up alone. */
+static int set_auto(msg_settings *s, size_t i, const msg_value *v, bool is_bool, msg_err *err) {
   bool automatic = v->type == MSG_TEXT && !v->json && v->n == 4 && strcmp(v->p, "auto") == 0;
-  if (!automatic && (v->type != MSG_INT || (v->i != 0 && v->i != 1)))
+  if (automatic)
+    s->catch_up = false;
+  else if (set_bool(s, i, v, is_bool, NULL) != MSG_OK)
     return wrong_type(i, v, is_bool, err);
   s->catch_up_set = !automatic;
-  s->catch_up = !automatic && v->i != 0;
   return MSG_OK;
 }
 
@@ -219,24 +272,29 @@ int msg_settings_set(msg_settings *s, const char *name, const msg_value *v, bool
                        INFO[i].name);
   switch (RULES[i].kind) {
   case KIND_INT: return set_int(s, i, v, is_bool, err);
-  case KIND_TEXT: return set_text(s, i, v, err);
-  case KIND_BOOL: break;
+  case KIND_TEXT:
+  case KIND_WORD: return set_text(s, i, v, err);
+  case KIND_BOOL: return set_bool(s, i, v, is_bool, err);
+  case KIND_AUTO: break;
   }
-  return set_bool(s, i, v, is_bool, err);
+  return set_auto(s, i, v, is_bool, err);
+}
+
+/* What is in force, or NULL where nothing is unless it is set. */
+static const char *shown_text(const msg_settings *s, size_t i) {
+  const char *set = *(char *const *)field_of(s, i);
+  return set || strcmp(INFO[i].dflt, "null") == 0 ? set : INFO[i].dflt;
 }
 
 bool msg_settings_get(const msg_settings *s, const char *name, msg_value *out) {
   size_t i;
   if (!find_setting(name, &i))
     return false;
-  if (RULES[i].kind == KIND_INT) {
-    const int64_t *at = field_of(s, i);
-    *out = msg_value_int(*at);
-  } else if (RULES[i].kind == KIND_BOOL) {
-    *out = msg_value_int(msg_settings_catch_up(s));
-  } else {
-    char *const *at = field_of(s, i);
-    *out = msg_value_text(at == &s->queue ? msg_settings_queue(s) : *at);
+  switch (RULES[i].kind) {
+  case KIND_INT: *out = msg_value_int(*(const int64_t *)field_of(s, i)); break;
+  case KIND_BOOL: *out = msg_value_int(*(const bool *)field_of(s, i)); break;
+  case KIND_AUTO: *out = msg_value_int(msg_settings_catch_up(s)); break;
+  default: *out = msg_value_text(shown_text(s, i));
   }
   return true;
 }

@@ -18,6 +18,9 @@ typedef struct msg_settings {
   bool catch_up;                  /* as set; in force is msg_settings_catch_up */
   bool catch_up_set;              /* false: catch up iff sender_id was given */
   char *journal_mode;             /* NULL: leave it; "wal", "delete", "truncate", "persist" */
+  char *indexes;                  /* MongoDB: NULL: "full" (as Java nodes need them), or "lean" */
+  char *implementation_check;     /* MongoDB: NULL: "warn", or "throw", "ignore" */
+  bool use_change_stream;         /* MongoDB; true */
   int64_t busy_timeout_ms;        /* 5000 */
   int64_t default_ttl_ms;         /* 30000: broadcasts without ttl_ms */
   int64_t lease_ms;               /* 30000: msg_claim without lease */
@@ -26,6 +29,7 @@ typedef struct msg_settings {
   int64_t max_attempts;           /* 20 */
   int64_t window_size;            /* 100: messages one look of an await may take at most */
   int64_t poll_pause_ms;          /* 50: local file polled where no change notice exists */
+  int64_t write_timeout_ms;       /* 5000: MongoDB: a write, a COMMIT that sends */
   int64_t participant_timeout_ms; /* 65000: life of one of another machine after last_seen */
 } msg_settings;
 
@@ -49,14 +53,18 @@ bool msg_settings_catch_up(const msg_settings *s);
 /** The table; info is static, NULL past the end. */
 size_t msg_settings_count(void);
 const msg_setting_info *msg_settings_info(size_t i);
-/** Set by name. catch_up takes true, false, 0, 1 or 'auto'; journal_mode any case.
+/** What is in force, borrowed; never NULL. */
+const char *msg_settings_indexes(const msg_settings *s);
+const char *msg_settings_implementation_check(const msg_settings *s);
+/** Set by name. catch_up takes true, false, 0, 1 or 'auto', use_change_stream all but 'auto';
+ *  words any case.
  *  Errors: MSG_INVALID: unknown (names the nearest), wrong type, out of bounds (text gives the
  *          bounds and unit); MSG_MISUSE: `running` and not a runtime setting; MSG_NOMEM.
  *          Nothing set on error. */
 int msg_settings_set(msg_settings *s, const char *name, const msg_value *v, bool is_bool,
                      bool running, msg_err *err);
 /** Value in force, as a borrowed value (text lives as long as s; MSG_NULL: not set).
- *  catch_up comes as 0 or 1. False: unknown name. */
+ *  Booleans come as 0 or 1. False: unknown name. */
 bool msg_settings_get(const msg_settings *s, const char *name, msg_value *out);
 
 #endif

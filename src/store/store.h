@@ -29,7 +29,10 @@ enum {
   MSG_CAP_PUSH = 1u << 1,     /* watch events may carry the message */
   /* watch_open works; else waiters look every poll_pause_ms and at the next deadline */
   MSG_CAP_WATCH = 1u << 2,
-  MSG_CAP_OWN = 1u << 3 /* session_open works without a lent host */
+  MSG_CAP_OWN = 1u << 3, /* session_open works without a lent host */
+  /* the watch keeps participants alive and sweeps: it runs while a node is announced, whether
+   * anybody waits or not */
+  MSG_CAP_TEND = 1u << 4
 };
 
 /* Receives one row; a non-zero return stops the listing, which then returns that code. The row is
@@ -106,6 +109,16 @@ struct msg_store_ops {
   int (*settle)(msg_session *, const msg_actor *, const msg_settle *, msg_settle_item *items,
                 size_t n, msg_err *);
 
+  /** What a transaction of the host did, as the last step before its commit. Stores without
+   *  MSG_CAP_HOST_TXN; NULL else. All or nothing: MSG_LOCKED (text names it) if an item of a settle
+   *  is not theirs any more. Times of the puts are stamped anew: what was due at once is sent now.
+   *  Not to be tried again: undo what failed with `reached`. Bounded by write_timeout_ms. */
+  int (*apply)(msg_session *, const msg_actor *, msg_unit *, msg_err *);
+  /** Take back what apply did or may have done, as far as nobody has acted on it since: messages
+   *  that nobody has taken are removed, what was settled is ready again. Where the store is out of
+   *  reach it goes on trying in the background. Bounded like apply. */
+  int (*undo)(msg_session *, const msg_actor *, msg_unit *, msg_err *);
+
   /** Errors: MSG_NOTFOUND; MSG_MISUSE deliver_at of a claimed message. */
   int (*update)(msg_session *, const msg_actor *, const msg_oid *id, const msg_update *, msg_err *);
   int (*remove)(msg_session *, const msg_actor *, const msg_oid *id,
@@ -130,6 +143,9 @@ struct msg_store_ops {
   /** The next time at which something changes without a commit (a delay, a lease or a life ends),
    *  MSG_NEVER if none. Reads only. */
   int (*deadline)(msg_session *, int64_t *at_ms, msg_err *);
+  /** Something about the place that users should read, such as nodes of another layout: each once.
+   *  False: nothing new. No I/O. NULL: never. */
+  bool (*warning)(msg_session *, char *out, size_t size);
   /** Facts for msg_doctor: (item, value, advice or NULL). */
   int (*describe)(msg_session *, msg_describe_fn, void *arg, msg_err *);
 

@@ -71,6 +71,20 @@ typedef struct msg_settle {
   const char *reason;        /* REJECT */
 } msg_settle;
 
+/* What a transaction of the host did, to go out as one. */
+typedef struct msg_unit {
+  struct msg_unit_settle {
+    msg_settle how;
+    msg_settle_item *items; /* every one with its token */
+    size_t n;
+  } * settles; /* these first */
+  size_t settle_count;
+  msg_put *puts; /* in order */
+  size_t put_count;
+  bool reached; /* out of a failed apply: something of it may be in the store all the same.
+                 * In of an undo: it was such a failure */
+} msg_unit;
+
 /* Change of one message; only what is set. */
 typedef struct msg_update {
   bool has_priority, has_deliver_at, has_ttl;

@@ -2,9 +2,12 @@
 
 Waiting is bounded polling (`until`); a fixed sleep is used only where nothing could be polled for: to let time pass
 that a rule speaks of. Run as a program, this file is the worker: one JSON request a line, one JSON answer a line.
+
+With MSG_TEST_STORE=mongodb the messages are in MongoDB, in a database a test, and the file is the host's alone.
 """
 import json
 import os
+import re
 import select
 import shutil
 import signal
@@ -20,6 +23,10 @@ SOURCE = os.environ.get("MSG_SOURCE") or os.path.dirname(
     os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 MSG_SO = os.environ.get("MSG_SO") or os.path.join(SOURCE, "build", "msg.so")
 SQLITE3 = os.environ.get("SQLITE3") or "sqlite3"
+MONGODB = os.environ.get("MSG_TEST_STORE") == "mongodb"
+SKIPPED = 77
+sys.path.insert(1, os.path.join(SOURCE, "tests", "support"))
+import mongod  # noqa: E402
 PATIENCE_S = 20  # only for what must happen: a test that passes never waits so long
 
 
@@ -34,17 +41,35 @@ def connect(path, timeout=5.0, isolation_level=None, load=True, uri=False):
     return con
 
 
+def database_of(path):
+    """The MongoDB database of the tests whose file is `path`."""
+    return "hosts_" + re.sub(r"\W", "_", os.path.basename(os.path.dirname(path)))
+
+
+def target_of(path):
+    """What msg_open takes for the messages that go with `path`."""
+    return mongod.with_database(mongod.shared_uri(), database_of(path)) if MONGODB else "local"
+
+
+def local_only(why):
+    return unittest.skipIf(MONGODB, why)
+
+
 class Db:
     """A connection whose statements are always run to their end."""
 
     def __init__(self, path, node=None, options=None, **how):
         self.path = path
         self.con = connect(path, **how)
-        if node or options:
-            options = dict(options or {})
-            if node:
-                options["sender_id"] = node
-            self.one("SELECT msg_open('local', ?)", json.dumps(options))
+        if node or options or (MONGODB and how.get("load", True)):
+            self.open(node, options)
+
+    def open(self, node=None, options=None):
+        """msg_open on the store under test; the sender id."""
+        options = dict(options or {})
+        if node:
+            options["sender_id"] = node
+        return self.one("SELECT msg_open(?, ?)", target_of(self.path), json.dumps(options))
 
     def rows(self, sql, *args):
         return self.con.execute(sql, args).fetchall()
@@ -91,9 +116,16 @@ class Db:
         """The whole database as text, the messages included."""
         plain = connect(self.path, load=False)
         try:
-            return "\n".join(plain.iterdump())
+            return "\n".join([*plain.iterdump(), *self.dump_mongodb()])
         finally:
             plain.close()
+
+    def dump_mongodb(self):
+        if MONGODB:
+            with mongod.Admin(mongod.shared_uri()) as admin:
+                name = database_of(self.path)
+                for collection in admin.collections(name):
+                    yield "%s %s" % (collection, admin.find(name, collection, exact=True))
 
     def interrupt(self):
         try:
@@ -217,6 +249,14 @@ class Case(unittest.TestCase):
         self.addCleanup(shutil.rmtree, self.directory, True)
         self.path = os.path.join(self.directory, "t.db")
         self.dbs = []
+        if MONGODB:
+            os.environ["MSG_TARGET"] = target_of(self.path)  # of hosts that open nothing
+            self.addCleanup(os.environ.pop, "MSG_TARGET")
+            self.addCleanup(self.drop_database)
+
+    def drop_database(self):
+        with mongod.Admin(mongod.shared_uri()) as admin:
+            admin.run(database_of(self.path), {"dropDatabase": 1})
 
     def db(self, node=None, options=None, path=None, **how):
         db = Db(path or self.path, node, options, **how)
@@ -269,6 +309,9 @@ def serve():
 
 
 def main():
+    if MONGODB and not mongod.shared_uri():
+        print("SKIPPED: no MongoDB")
+        sys.exit(SKIPPED)
     unittest.main(verbosity=1)
 
 

@@ -83,7 +83,7 @@ class Broadcast(support.Case):
         self.assertEqual(self.db("a").values("news"), [2])
 
     def test_automatic_ids_differ_and_name_host_program_and_process(self):
-        ids = [self.db().one("SELECT msg_open('local')") for _ in range(3)]
+        ids = [self.db().open() for _ in range(3)]
         self.assertEqual(len(set(ids)), 3)
         for id in ids:
             self.assertRegex(id, r"^[a-z0-9.-]+-python3[a-z0-9.-]*-%d-[0-9]+$" % support.os.getpid())
@@ -119,11 +119,11 @@ class Broadcast(support.Case):
     def test_one_connection_can_hold_several_nodes(self):
         db = self.db("a")
         db.one("SELECT msg_listen('news')")
-        self.assertEqual(db.one("""SELECT msg_open('local', '{"sender_id":"b"}')"""), "b")
+        self.assertEqual(db.open("b"), "b")
         db.send("news", "from b")
         db.send("news", "from a", node="a")
         self.assertEqual(db.values("news"), ["from b", "from a"][1:])  # b is current
-        self.assertEqual(db.one("""SELECT msg_open('local', '{"sender_id":"a"}')"""), "a")
+        self.assertEqual(db.open("a"), "a")
         self.assertEqual(db.values("news"), ["from b"])
 
     def test_an_exclusive_message_is_not_awaited(self):

@@ -4,6 +4,9 @@ import sqlite3
 
 import support
 
+UNSENT = "on MongoDB a send is not seen before COMMIT, by nobody"
+ELSEWHERE = "on MongoDB messages are no part of the host's snapshot"
+
 
 class Commit(support.Case):
     def setUp(self):
@@ -111,6 +114,7 @@ class Commit(support.Case):
             self.assertEqual(self.a.rows("SELECT state, until, attempts, reason FROM msg_messages"),
                              before, verb)
 
+    @support.local_only(UNSENT)
     def test_the_first_verb_of_all_may_be_rolled_back(self):
         path = self.path + "2"
         db = self.db(path=path)
@@ -123,6 +127,7 @@ class Commit(support.Case):
         db.enqueue("work", 2)
         self.assertEqual(db.claim("work")["value"], 2)
 
+    @support.local_only(UNSENT)
     def test_tables_in_temp_come_back_after_a_rollback(self):
         db = self.db(path=self.path + "2")
         db.rows("BEGIN")
@@ -324,6 +329,7 @@ class HalfWay(support.Case):
         self.assertEqual(len(self.waiting()), 4)
 
 
+@support.local_only("schemas hold messages in the local store alone")
 class Attached(support.Case):
     def setUp(self):
         super().setUp()
@@ -418,6 +424,7 @@ class HostSettings(support.Case):
         a.rows("WITH RECURSIVE n(i) AS (VALUES (0) UNION ALL SELECT i + 1 FROM n WHERE i < 999) SELECT sum(i) FROM n")
         self.assertTrue(steps)
 
+    @support.local_only("the authorizer is asked about the host's tables")
     def test_an_authorizer_that_forbids_writing_is_obeyed(self):
         a = self.db("a")
         a.enqueue("work", 1)
@@ -553,6 +560,7 @@ class InsideBegin(support.Case):
         self.a.rows("CREATE TABLE app(x)")
         self.a.one("SELECT msg_listen('news')")
 
+    @support.local_only(ELSEWHERE)
     def test_a_wait_after_a_write_names_the_cure(self):
         self.a.rows("BEGIN")
         self.a.rows("INSERT INTO app VALUES (1)")
@@ -563,6 +571,7 @@ class InsideBegin(support.Case):
         self.a.rows("COMMIT")
         self.assertEqual(self.a.rows("SELECT * FROM app"), [(1,)])
 
+    @support.local_only(ELSEWHERE)
     def test_a_wait_after_a_read_names_the_cure(self):
         self.a.rows("BEGIN")
         self.a.rows("SELECT * FROM app")
@@ -627,6 +636,7 @@ class InsideBegin(support.Case):
         w.result()
         self.a.rows("ROLLBACK")
 
+    @support.local_only(ELSEWHERE)
     def test_a_stale_snapshot_names_the_cure(self):
         self.a.enqueue("work", 0)
         self.a.rows("BEGIN")
@@ -639,6 +649,7 @@ class InsideBegin(support.Case):
         self.a.enqueue("work", 1)
         self.assertEqual(len(self.a.claims("work")), 2)
 
+    @support.local_only(ELSEWHERE)
     def test_a_stale_reading_statement_names_the_cure(self):
         self.a.rows("INSERT INTO app VALUES (1), (2), (3)")
         cursor = self.a.con.execute("SELECT x, iif(x > 1, msg_enqueue('work', x), 0) FROM app")

@@ -60,6 +60,12 @@ static void defaults(void **state) {
   assert_int_equal(get("sender_id").type, MSG_NULL);
   assert_int_equal(get("journal_mode").type, MSG_NULL);
   assert_true(get("catch_up").i == 0);
+  assert_string_equal(get("indexes").p, "full");
+  assert_string_equal(msg_settings_indexes(&s), "full");
+  assert_string_equal(get("implementation_check").p, "warn");
+  assert_string_equal(msg_settings_implementation_check(&s), "warn");
+  assert_true(get("use_change_stream").i == 1);
+  assert_true(get("write_timeout_ms").i == 5000);
   assert_true(get("busy_timeout_ms").i == 5000);
   assert_true(get("default_ttl_ms").i == 30000);
   assert_true(get("lease_ms").i == 30000);
@@ -75,7 +81,7 @@ static void defaults(void **state) {
 
 static void table_tells_the_truth(void **state) {
   (void)state;
-  assert_int_equal(msg_settings_count(), 13);
+  assert_int_equal(msg_settings_count(), 17);
   for (size_t i = 0; i < msg_settings_count(); i++) {
     const msg_setting_info *info = msg_settings_info(i);
     msg_value v = get(info->name);
@@ -86,10 +92,12 @@ static void table_tells_the_truth(void **state) {
                                     : strcmp(info->name, "window_size") ? ""
                                                                         : "messages");
     char text[32];
-    if (v.type == MSG_INT && strcmp(info->name, "catch_up") != 0) {
+    bool is_bool = strcmp(info->name, "catch_up") == 0 || strcmp(info->dflt, "true") == 0;
+    if (v.type == MSG_INT && !is_bool) {
       snprintf(text, sizeof text, "%lld", (long long)v.i);
       assert_string_equal(info->dflt, text);
       bool of_session = strcmp(info->name, "busy_timeout_ms") == 0 ||
+                        strcmp(info->name, "write_timeout_ms") == 0 ||
                         strcmp(info->name, "participant_timeout_ms") == 0;
       assert_int_equal(info->runtime, !of_session);
     } else {
@@ -106,15 +114,11 @@ static void numbers(void **state) {
     int64_t lo, hi;
     const char *unit;
   } BOUNDS[] = {
-      {"busy_timeout_ms", 0, 86400000, " ms"},
-      {"default_ttl_ms", 1, 3153600000000, " ms"},
-      {"lease_ms", 1, 3153600000000, " ms"},
-      {"await_timeout_ms", 0, 3153600000000, " ms"},
-      {"key_window_ms", 1, 3153600000000, " ms"},
-      {"max_attempts", 1, 2147483647, ""},
-      {"window_size", 1, 100000, " messages"},
-      {"poll_pause_ms", 1, 60000, " ms"},
-      {"participant_timeout_ms", 1000, 86400000, " ms"},
+      {"busy_timeout_ms", 0, 86400000, " ms"},    {"default_ttl_ms", 1, 3153600000000, " ms"},
+      {"lease_ms", 1, 3153600000000, " ms"},      {"await_timeout_ms", 0, 3153600000000, " ms"},
+      {"key_window_ms", 1, 3153600000000, " ms"}, {"max_attempts", 1, 2147483647, ""},
+      {"window_size", 1, 100000, " messages"},    {"poll_pause_ms", 1, 60000, " ms"},
+      {"write_timeout_ms", 100, 86400000, " ms"}, {"participant_timeout_ms", 1000, 86400000, " ms"},
   };
   char why[200];
   for (size_t i = 0; i < sizeof BOUNDS / sizeof BOUNDS[0]; i++) {
@@ -170,6 +174,25 @@ static void journal_mode(void **state) {
       "setting 'journal_mode' is '': give it wal, delete, truncate or persist");
 }
 
+static void words_and_truths(void **state) {
+  (void)state;
+  good("indexes", TEXT("LEAN"));
+  assert_string_equal(msg_settings_indexes(&s), "lean");
+  bad("indexes", TEXT("none"), "setting 'indexes' is 'none': give it full or lean");
+  good("implementation_check", TEXT("Throw"));
+  assert_string_equal(msg_settings_implementation_check(&s), "throw");
+  bad("implementation_check", TEXT("no"),
+      "setting 'implementation_check' is 'no': give it warn, throw or ignore");
+  good("use_change_stream", BOOL(0));
+  assert_false(s.use_change_stream);
+  good("use_change_stream", INT(1));
+  assert_true(s.use_change_stream);
+  bad("use_change_stream", TEXT("auto"),
+      "setting 'use_change_stream' takes true or false, not text (default true)");
+  bad("use_change_stream", INT(2),
+      "setting 'use_change_stream' takes true or false, not integer (default true)");
+}
+
 static void catch_up(void **state) {
   (void)state;
   assert_false(msg_settings_catch_up(&s));
@@ -202,10 +225,16 @@ static void unknown_names(void **state) {
 
 static void open_nodes_keep_what_is_fixed(void **state) {
   (void)state;
-  static const char *const FIXED[] = {"queue", "sender_id", "catch_up", "journal_mode"};
+  static const char *const FIXED[] = {"queue",
+                                      "sender_id",
+                                      "catch_up",
+                                      "journal_mode",
+                                      "indexes",
+                                      "implementation_check",
+                                      "use_change_stream"};
   msg_value v = msg_value_text("wal"), n = msg_value_int(7);
   msg_err err = MSG_ERR_INIT;
-  for (size_t i = 0; i < 4; i++) {
+  for (size_t i = 0; i < sizeof FIXED / sizeof FIXED[0]; i++) {
     char why[100];
     assert_int_equal(msg_settings_set(&s, FIXED[i], &v, false, true, &err), MSG_MISUSE);
     snprintf(why, sizeof why, "setting '%s' is fixed while the node is open: give it to msg_open",
@@ -269,11 +298,17 @@ static void allocation_failures(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      TEST(defaults),      TEST(table_tells_the_truth),
-      TEST(numbers),       TEST(texts),
-      TEST(journal_mode),  TEST(catch_up),
-      TEST(unknown_names), TEST(open_nodes_keep_what_is_fixed),
-      TEST(copies),        TEST(allocation_failures),
+      TEST(defaults),
+      TEST(table_tells_the_truth),
+      TEST(numbers),
+      TEST(texts),
+      TEST(journal_mode),
+      TEST(catch_up),
+      TEST(unknown_names),
+      TEST(open_nodes_keep_what_is_fixed),
+      TEST(words_and_truths),
+      TEST(copies),
+      TEST(allocation_failures),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

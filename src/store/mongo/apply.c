@@ -1,0 +1,278 @@
+/* apply.c - what a transaction of the host did, as one MongoDB transaction; and how it is undone when
+ * the host's own commit fails after it. */
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "store/mongo/group.h"
+#include "store/mongo/job.h"
+#include "store/mongo/put.h"
+#include "store/mongo/settle.h"
+#include "store/mongo/tend.h"
+
+/* How long an undo is tried in the background. */
+#define REGRET_MS 600000
+
+/* --- applying ------------------------------------------------------------------------------ */
+
+struct applying {
+  msg_mongo_session *s;
+  const msg_actor *actor;
+  msg_unit *unit;
+  char nobody[MSG_OID_HEX + 1]; /* a mark that no document bears */
+  bool worked;                  /* the work was done: what fails then is the commit */
+};
+
+static int not_theirs(const struct msg_unit_settle *settle, const msg_mongo_part *part,
+                      const msg_mongo_parts *parts, int64_t matched, msg_err *err) {
+  char hex[MSG_OID_HEX + 1];
+  (void)settle;
+  msg_oid_hex(&parts->ids[part->first], hex);
+  return msg_err_set(
+      err, MSG_LOCKED,
+      "commit: %lld of %zu claims of token '%s', such as message %s, have ended "
+      "since they were settled in this transaction: claim again, with a longer lease",
+      (long long)((int64_t)part->n - matched), part->n, part->token, hex);
+}
+
+/* What is acked or rejected bears its token as mark, by which it can be undone. */
+static const char *mark_of(const struct applying *a, const msg_settle *how, const char *token) {
+  return how->verb == MSG_SETTLE_ACK || how->verb == MSG_SETTLE_REJECT ? token : a->nobody;
+}
+
+static int settle_part(msg_mongo_txn *t, struct applying *a, const struct msg_unit_settle *settle,
+                       const msg_mongo_parts *parts, const msg_mongo_part *part, msg_err *err) {
+  bson_t filter = BSON_INITIALIZER;
+  int64_t matched = 0;
+  bson_t *change = msg_mongo_change_of(&settle->how, mark_of(a, &settle->how, part->token),
+                                       a->actor->settings->max_attempts);
+  msg_mongo_append_theirs(&filter, parts, part, a->actor->node, settle->how.verb, a->nobody);
+  int rc = msg_mongo_txn_update(t, t->s->names.messages, "commit", &filter, change, &matched, err);
+  bson_destroy(change);
+  bson_destroy(&filter);
+  if (rc == MSG_OK && matched < (int64_t)part->n)
+    rc = not_theirs(settle, part, parts, matched, err);
+  return rc;
+}
+
+static int settle_all(msg_mongo_txn *t, struct applying *a, const struct msg_unit_settle *settle,
+                      msg_err *err) {
+  msg_mongo_parts parts = {0};
+  int rc = msg_mongo_parts_of(settle->items, settle->n, &parts, err);
+  for (size_t i = 0; rc == MSG_OK && i < parts.n; i++)
+    rc = settle_part(t, a, settle, &parts, &parts.at[i], err);
+  msg_mongo_parts_clear(&parts);
+  return rc;
+}
+
+static int work(msg_mongo_txn *t, void *arg, msg_err *err) {
+  struct applying *a = arg;
+  msg_mongo_putting p = {
+      .actor = a->actor, .items = a->unit->puts, .n = a->unit->put_count, .stamp = true};
+  int rc = MSG_OK;
+  a->worked = false;
+  for (size_t i = 0; rc == MSG_OK && i < a->unit->settle_count; i++)
+    rc = settle_all(t, a, &a->unit->settles[i], err);
+  if (rc == MSG_OK && p.n > 0)
+    rc = msg_mongo_put_work(t, &p, err);
+  a->worked = rc == MSG_OK;
+  return rc;
+}
+
+/* --- groups -------------------------------------------------------------------------------- */
+
+/* The next of a group is called when its head is done, and a first one that came while it went. The
+ * sweeper does it too: no failure is worth telling. */
+static void look_after_groups(msg_mongo_session *s, msg_mongo_use *u, const msg_unit *unit) {
+  msg_mongo_groups g = {0};
+  for (size_t i = 0; i < unit->put_count; i++) {
+    const msg_message *m = unit->puts[i].message;
+    if (m->group && m->exclusive)
+      msg_mongo_groups_add(&g, m->topic, m->group);
+  }
+  if (g.n > 0)
+    msg_mongo_groups_promote(s, u, &g, NULL);
+  msg_mongo_groups_clear(&g);
+  for (size_t i = 0; msg_mongo_is_grouped(s) && i < unit->settle_count; i++) {
+    const struct msg_unit_settle *settle = &unit->settles[i];
+    msg_oid *ids = msg_alloc(settle->n * sizeof *ids);
+    for (size_t k = 0; ids && k < settle->n; k++)
+      ids[k] = settle->items[k].id;
+    if (ids && settle->how.verb != MSG_SETTLE_EXTEND)
+      msg_mongo_groups_after(s, u, ids, settle->n, NULL);
+    msg_free(ids);
+  }
+}
+
+/* Through the pool of the cursors, whose answers come sooner or not at all. */
+static int apply_now(msg_session *base, const msg_actor *actor, msg_unit *unit, msg_err *err) {
+  msg_mongo_session *s = (msg_mongo_session *)base;
+  struct applying a = {.s = s, .actor = actor, .unit = unit};
+  msg_oid nobody = msg_oid_new();
+  msg_mongo_use u;
+  msg_oid_hex(&nobody, a.nobody);
+  unit->reached = false;
+  int rc = msg_mongo_take_cursor(s->store, "commit", &u, err);
+  if (rc != MSG_OK)
+    return rc;
+  if (unit->put_count > 0)
+    rc = msg_mongo_indexes(s, &u, err);
+  if (rc == MSG_OK) {
+    rc = msg_mongo_transact(s, &u, "commit", work, &a, err);
+    unit->reached = rc != MSG_OK && (a.worked || !s->store->replicated);
+  }
+  if (rc == MSG_OK)
+    look_after_groups(s, &u, unit);
+  msg_mongo_give(&u);
+  return rc;
+}
+
+int msg_mongo_apply(msg_session *base, const msg_actor *actor, msg_unit *unit, msg_err *err) {
+  return msg_mongo_job_run((msg_mongo_session *)base, actor, unit, apply_now, "commit",
+                           actor->settings->write_timeout_ms, err);
+}
+
+/* --- undoing ------------------------------------------------------------------------------- */
+
+void msg_mongo_regret_clear(msg_mongo_regret *r) {
+  msg_free(r->put);
+  msg_free(r->settled);
+  msg_free(r->tokens);
+  *r = (msg_mongo_regret){0};
+}
+
+/* What to undo: all puts, and the settles after which nobody owns the message. */
+static int regret_of(msg_mongo_session *s, const msg_unit *unit, msg_mongo_regret *r) {
+  size_t settled = 0;
+  for (size_t i = 0; i < unit->settle_count; i++)
+    settled += unit->settles[i].n;
+  *r = (msg_mongo_regret){.queue = s->queue,
+                          .since_ms = msg_clock_mono_ms(),
+                          .put = msg_alloc((unit->put_count + 1) * sizeof *r->put),
+                          .settled = msg_alloc((settled + 1) * sizeof *r->settled),
+                          .tokens = msg_alloc((settled + 1) * sizeof *r->tokens)};
+  if (!r->put || !r->settled || !r->tokens)
+    return MSG_NOMEM;
+  for (size_t i = 0; i < unit->put_count; i++)
+    r->put[r->put_count++] = unit->puts[i].message->id;
+  for (size_t i = 0; i < unit->settle_count; i++) {
+    const struct msg_unit_settle *settle = &unit->settles[i];
+    if (settle->how.verb != MSG_SETTLE_ACK && settle->how.verb != MSG_SETTLE_REJECT)
+      continue;
+    for (size_t k = 0; k < settle->n; k++) {
+      r->settled[r->settled_count] = settle->items[k].id;
+      memcpy(r->tokens[r->settled_count++], settle->items[k].token, sizeof r->tokens[0]);
+    }
+  }
+  return MSG_OK;
+}
+
+/* Messages that nobody has taken. Their keys go with them: else the next send would be none. */
+static int remove_put(msg_mongo_session *s, msg_mongo_use *u, const msg_mongo_regret *r,
+                      msg_err *err) {
+  bson_t filter = BSON_INITIALIZER, keys = BSON_INITIALIZER;
+  msg_mongo_result gone = {0};
+  msg_mongo_append_ids(&filter, "_id", "$in", r->put, r->put_count);
+  BCON_APPEND(&filter, "processed_by", "{", "$in", "[", BCON_NULL, "[", "]", "[",
+              BCON_UTF8(MSG_MONGO_DELAYED), "]", "[", BCON_UTF8(MSG_MONGO_BLOCKED), "]", "]", "}");
+  int rc = msg_mongo_delete(u, s->names.messages, "undo", &filter, &gone, err);
+  if (rc == MSG_OK && gone.deleted == (int64_t)r->put_count) {
+    msg_mongo_append_ids(&keys, "msg", "$in", r->put, r->put_count);
+    rc = msg_mongo_delete(u, s->names.keys, "undo", &keys, NULL, err);
+  }
+  bson_destroy(&filter);
+  bson_destroy(&keys);
+  return rc;
+}
+
+static int revive_settled(msg_mongo_session *s, msg_mongo_use *u, const msg_mongo_regret *r,
+                          msg_err *err) {
+  bson_t *change = msg_mongo_change_redrive();
+  int rc = MSG_OK;
+  for (size_t i = 0, n; rc == MSG_OK && i < r->settled_count; i += n) {
+    bson_t filter = BSON_INITIALIZER;
+    for (n = 1; i + n < r->settled_count && strcmp(r->tokens[i], r->tokens[i + n]) == 0;)
+      n++;
+    msg_mongo_append_ids(&filter, "_id", "$in", r->settled + i, n);
+    BCON_APPEND(&filter, "sq.mark", BCON_UTF8(r->tokens[i]), "sq.state", "{", "$in", "[", "done",
+                "dead", "]", "}");
+    rc = msg_mongo_update(u, s->names.messages, "undo", &filter, change, NULL, err);
+    bson_destroy(&filter);
+  }
+  bson_destroy(change);
+  return rc;
+}
+
+static int undo(msg_mongo_session *s, const msg_mongo_regret *r, msg_err *err) {
+  msg_mongo_use u;
+  int rc = msg_mongo_take_cursor(s->store, "undo", &u, err);
+  if (rc == MSG_OK && r->put_count > 0)
+    rc = remove_put(s, &u, r, err);
+  if (rc == MSG_OK && r->settled_count > 0)
+    rc = revive_settled(s, &u, r, err);
+  if (rc == MSG_OK && msg_mongo_is_grouped(s))
+    msg_mongo_groups_repair(s, &u, NULL);
+  msg_mongo_give(&u);
+  return rc;
+}
+
+/* Takes r over. */
+static void keep(msg_mongo_session *s, msg_mongo_regret *r) {
+  msg_mongo_tend *t = s->store->tend;
+  msg_mutex_lock(t->mtx);
+  if (msg_grow(&t->regrets, &t->regret_cap, t->regret_count + 1, sizeof *t->regrets) == MSG_OK) {
+    t->regrets[t->regret_count++] = *r;
+    *r = (msg_mongo_regret){0};
+  }
+  msg_mutex_unlock(t->mtx);
+  msg_mongo_regret_clear(r);
+}
+
+static bool take_regret(msg_mongo_session *s, msg_mongo_regret *out) {
+  msg_mongo_tend *t = s->store->tend;
+  msg_mutex_lock(t->mtx);
+  size_t i = 0;
+  while (i < t->regret_count && t->regrets[i].queue != s->queue)
+    i++;
+  bool found = i < t->regret_count;
+  if (found) {
+    *out = t->regrets[i];
+    t->regrets[i] = t->regrets[--t->regret_count];
+  }
+  msg_mutex_unlock(t->mtx);
+  return found;
+}
+
+void msg_mongo_regrets_try(msg_mongo_session *s) {
+  msg_mongo_regret r;
+  while (take_regret(s, &r)) {
+    bool done = undo(s, &r, NULL) == MSG_OK || msg_clock_mono_ms() - r.since_ms > REGRET_MS;
+    if (!done) {
+      keep(s, &r);
+      return;
+    }
+    msg_mongo_regret_clear(&r);
+  }
+}
+
+/* Behind a failed apply the server is likely to be away still: that goes to the cursor thread. */
+int msg_mongo_undo_now(msg_session *base, const msg_actor *actor, msg_unit *unit, msg_err *err) {
+  msg_mongo_session *s = (msg_mongo_session *)base;
+  msg_mongo_regret r;
+  (void)actor;
+  int rc = regret_of(s, unit, &r) == MSG_OK ? MSG_OK : msg_err_nomem(err);
+  if (rc == MSG_OK && !unit->reached)
+    rc = undo(s, &r, err);
+  if (rc == MSG_UNAVAILABLE || (rc == MSG_OK && unit->reached))
+    keep(s, &r);
+  else
+    msg_mongo_regret_clear(&r);
+  return rc;
+}
+
+int msg_mongo_undo(msg_session *base, const msg_actor *actor, msg_unit *unit, msg_err *err) {
+  if (unit->reached)
+    return msg_mongo_undo_now(base, actor, unit, err);
+  return msg_mongo_job_run((msg_mongo_session *)base, actor, unit, msg_mongo_undo_now, "undo",
+                           actor->settings->write_timeout_ms, err);
+}

@@ -1,0 +1,293 @@
+/* claim.c - leasing exclusive messages: mark, then read the locks.
+ *
+ * The message document is the truth, for a lock that anybody deletes would make two owners. But
+ * Java nodes lock first and mark then, so after the mark the locks are read once more: who is seen
+ * there is waited for. In order:
+ *   1. candidates by sq_claim   2. less those that are locked   3. one guarded update marks them
+ *   4. the locks, then the messages   5. a lock seen: look again until it is gone or its owner's
+ *   mark is there; who is not sure steps back. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "store/mongo/change.h"
+#include "store/mongo/claiming.h"
+#include "store/mongo/group.h"
+
+#define ROUNDS    8
+#define ROUND_MAX 5000 /* messages */
+
+static void round_clear(msg_mongo_claiming *c) {
+  c->n = 0;
+  c->mortal = false;
+  msg_mongo_ids_clear(&c->dying);
+  msg_mongo_ids_clear(&c->ids);
+  msg_mongo_ids_clear(&c->locked);
+  msg_list_clear(&c->got);
+}
+
+static void claiming_clear(msg_mongo_claiming *c) {
+  round_clear(c);
+  msg_free(c->at);
+  c->at = NULL;
+  c->cap = 0;
+  msg_mongo_texts_clear(&c->topics);
+}
+
+/* ---- 3. the mark ---- */
+
+static int bury(msg_mongo_claiming *c, msg_err *err) {
+  bson_t filter = BSON_INITIALIZER, *change = msg_mongo_change_bury("claim", "max_attempts");
+  msg_mongo_append_ids(&filter, "_id", "$in", c->dying.at, c->dying.n);
+  msg_mongo_append_untaken(&filter);
+  int rc = msg_mongo_update(c->u, c->s->names.messages, "claim", &filter, change, NULL, err);
+  bson_destroy(change);
+  bson_destroy(&filter);
+  if (rc == MSG_OK && msg_mongo_is_grouped(c->s))
+    rc = msg_mongo_groups_after(c->s, c->u, c->dying.at, c->dying.n, err);
+  return rc;
+}
+
+/* Idempotent: a second run finds them marked. */
+static int mark(msg_mongo_claiming *c, msg_err *err) {
+  msg_oid token = msg_oid_new();
+  bson_t filter = BSON_INITIALIZER, *change;
+  msg_oid_hex(&token, c->token);
+  change = msg_mongo_change_claim(c->actor->node, c->token, c->claim->lease_ms, c->mortal);
+  msg_mongo_append_ids(&filter, "_id", "$in", c->ids.at, c->ids.n);
+  msg_mongo_append_untaken(&filter);
+  if (c->mortal)
+    msg_mongo_append_alive_now(&filter);
+  else
+    BSON_APPEND_NULL(&filter, "delete_at");
+  int rc = msg_mongo_update(c->u, c->s->names.messages, "claim", &filter, change, NULL, err);
+  bson_destroy(change);
+  bson_destroy(&filter);
+  return rc;
+}
+
+/* ---- the verb ---- */
+
+static int hand_over(msg_list *from, msg_list *out, msg_err *err) {
+  msg_list_sort(from);
+  for (size_t i = 0; i < from->n; i++) {
+    msg_message *to = msg_list_add(out);
+    if (!to)
+      return msg_err_nomem(err);
+    *to = from->at[i];
+    msg_message_init(&from->at[i]);
+  }
+  return MSG_OK;
+}
+
+/* An error after the mark: nothing of it may stay claimed by a caller who does not know. */
+static int give_up(msg_mongo_claiming *c, int rc) {
+  bson_t filter = BSON_INITIALIZER;
+  bson_t *change = msg_mongo_change_free("claim", 0, INT64_MAX);
+  msg_mongo_append_mine(&filter, c, &c->ids);
+  msg_mongo_update(c->u, c->s->names.messages, "claim", &filter, change, NULL, NULL);
+  bson_destroy(change);
+  bson_destroy(&filter);
+  return rc;
+}
+
+/* *won: how many. *tried: there was something to win. */
+static int play_round(msg_mongo_claiming *c, size_t count, msg_list *out, size_t *won, bool *tried,
+                      msg_err *err) {
+  round_clear(c);
+  c->now_ms = msg_mongo_now_ms(c->s->store);
+  int rc = msg_mongo_find_free(c, count, err);
+  *won = 0;
+  *tried = rc == MSG_OK && (c->ids.n || c->dying.n);
+  if (rc == MSG_OK && c->dying.n)
+    rc = bury(c, err);
+  if (rc != MSG_OK || c->ids.n == 0)
+    return rc;
+  rc = mark(c, err);
+  if (rc == MSG_OK)
+    rc = msg_mongo_read_back(c, err);
+  if (rc != MSG_OK)
+    return give_up(c, rc);
+  *won = c->got.n;
+  return hand_over(&c->got, out, err);
+}
+
+/* What came back short may have missed what only a look finds: what is due, and what old nodes
+ * wrote. *more: there may be more now. */
+static int look_closer(msg_mongo_claiming *c, bool *more, msg_err *err) {
+  int moved = 0;
+  bool unnamed = msg_mongo_is_unnamed(c->s);
+  int rc = msg_mongo_sweep(c->s, c->u, c->actor->settings->max_attempts, true, &moved, err);
+  if (rc == MSG_OK && !unnamed)
+    rc = msg_mongo_look_unnamed(c->s, c->u, err);
+  *more = rc == MSG_OK && (moved > 0 || (!unnamed && msg_mongo_is_unnamed(c->s)));
+  return rc;
+}
+
+/* Where others are faster it tries again, some times. */
+static int play(msg_mongo_claiming *c, msg_list *out, msg_err *err) {
+  const size_t count = c->claim->count;
+  bool looked = false;
+  size_t got = 0;
+  for (int vain = 0; vain < ROUNDS && got < count;) {
+    size_t won, ask = count - got < ROUND_MAX ? count - got : ROUND_MAX;
+    bool tried, more = false;
+    int rc = play_round(c, ask, out, &won, &tried, err);
+    if (rc != MSG_OK)
+      return rc;
+    got += won;
+    if (won == ask)
+      continue;
+    if (got) /* what is left is for the next claim */
+      return MSG_OK;
+    vain++;
+    if (tried)
+      continue;
+    if (looked)
+      return MSG_OK;
+    looked = true;
+    rc = look_closer(c, &more, err);
+    if (rc != MSG_OK || !more)
+      return rc;
+  }
+  return MSG_OK;
+}
+
+static int claim_with(msg_mongo_claiming *c, msg_list *out, msg_err *err) {
+  const msg_claim *q = c->claim;
+  int64_t max_attempts = c->actor->settings->max_attempts;
+  claiming_clear(c);
+  int rc = msg_mongo_indexes(c->s, c->u, err);
+  if (rc == MSG_OK)
+    rc = msg_mongo_sweep(c->s, c->u, max_attempts, false, NULL, err);
+  if (rc == MSG_OK)
+    rc = msg_mongo_topics_of(c->s, c->u, q->pattern, q->paused, q->paused_count, &c->topics, err);
+  return rc == MSG_OK && c->topics.n ? play(c, out, err) : rc;
+}
+
+int msg_mongo_claim(msg_session *base, const msg_actor *actor, const msg_claim *claim,
+                    msg_list *out, msg_err *err) {
+  msg_mongo_session *s = (msg_mongo_session *)base;
+  msg_mongo_use u;
+  msg_mongo_claiming c = {.s = s, .u = &u, .actor = actor, .claim = claim};
+  msg_err own = MSG_ERR_INIT;
+  err = err ? err : &own;
+  int rc = msg_mongo_take(s->store, "claim", &u, err);
+  if (rc != MSG_OK)
+    return rc;
+  rc = claim_with(&c, out, err);
+  if (rc != MSG_OK && msg_mongo_lost_indexes(s, err)) /* nothing was claimed yet */
+    rc = claim_with(&c, out, err);
+  claiming_clear(&c);
+  msg_mongo_give(&u);
+  return rc;
+}
+
+/* ---- asking first ---- */
+
+static int note_any(void *arg, const bson_t *doc, msg_err *err) {
+  (void)doc;
+  (void)err;
+  *(bool *)arg = true;
+  return MSG_OK;
+}
+
+/* One row by an index of ours; by any while they are not known to be there. */
+static int any(msg_mongo_claiming *c, const bson_t *filter, const char *index, bool *out,
+               msg_err *err) {
+  bson_t *opts = BCON_NEW("limit", BCON_INT32(1), "projection", "{", "_id", BCON_INT32(1), "}");
+  if (msg_mongo_is_indexed(c->s))
+    BSON_APPEND_UTF8(opts, "hint", index);
+  int rc = msg_mongo_each(c->u, c->s->names.messages, "look for messages", filter, opts, note_any,
+                          out, err);
+  bson_destroy(opts);
+  return rc;
+}
+
+/* What a sweep would make ready. */
+static int any_due(msg_mongo_claiming *c, char *const *topics, size_t n, bool *out, msg_err *err) {
+  bson_t due = BSON_INITIALIZER;
+  msg_mongo_append_texts(&due, "topic", "$in", topics, n, false);
+  BSON_APPEND_BOOL(&due, "exclusive", true);
+  BCON_APPEND(&due, "sq.until", "{", "$lte", BCON_DATE_TIME(c->now_ms), "}", "$or", "[", "{",
+              "sq.state", "{", "$ne", BCON_UTF8("done"), "}", "}", "{", "sq.group", "{", "$exists",
+              BCON_BOOL(true), "}", "}", "]");
+  int rc = any(c, &due, "sq_due", out, err);
+  bson_destroy(&due);
+  return rc;
+}
+
+/* Heads that let go: their life is over, or a Java node took them. */
+static int any_passed(msg_mongo_claiming *c, char *const *topics, size_t n, bool *out,
+                      msg_err *err) {
+  bson_t passed = BSON_INITIALIZER;
+  msg_mongo_append_texts(&passed, "topic", "$in", topics, n, false);
+  BCON_APPEND(&passed, "sq.head", BCON_BOOL(true), "$or", "[", "{", "delete_at", "{", "$lte",
+              BCON_DATE_TIME(c->now_ms), "}", "}", "{", "sq.state", BCON_NULL, "processed_by.0",
+              "{", "$exists", BCON_BOOL(true), "}", "}", "]");
+  int rc = any(c, &passed, "sq_head", out, err);
+  bson_destroy(&passed);
+  return rc;
+}
+
+/* What old nodes wrote. */
+static int any_unnamed(msg_mongo_claiming *c, char *const *topics, size_t n, bool *out,
+                       msg_err *err) {
+  bson_t ready = BSON_INITIALIZER;
+  int rc = msg_mongo_look_unnamed(c->s, c->u, err);
+  if (rc == MSG_OK && msg_mongo_is_unnamed(c->s)) {
+    msg_mongo_append_ready(&ready, c, topics, n);
+    rc = any(c, &ready, "sq_claim", out, err);
+  }
+  bson_destroy(&ready);
+  return rc;
+}
+
+static int any_of(msg_mongo_claiming *c, char *const *topics, size_t n, bool *out, msg_err *err) {
+  bson_t ready = BSON_INITIALIZER;
+  msg_mongo_append_ready(&ready, c, topics, n);
+  int rc = any(c, &ready, "sq_claim", out, err);
+  if (rc == MSG_OK && !*out)
+    rc = any_due(c, topics, n, out, err);
+  if (rc == MSG_OK && !*out && !msg_mongo_is_unnamed(c->s))
+    rc = any_unnamed(c, topics, n, out, err);
+  if (rc == MSG_OK && !*out && msg_mongo_is_grouped(c->s))
+    rc = any_passed(c, topics, n, out, err);
+  bson_destroy(&ready);
+  return rc;
+}
+
+static int any_of_all(msg_mongo_claiming *c, bool *found, msg_err *err) {
+  int rc = MSG_OK;
+  for (size_t i = 0; rc == MSG_OK && !*found && i < c->topics.n; i += MSG_MONGO_TOPICS_MAX) {
+    size_t n = c->topics.n - i;
+    rc = any_of(c, c->topics.at + i, n < MSG_MONGO_TOPICS_MAX ? n : MSG_MONGO_TOPICS_MAX, found,
+                err);
+  }
+  return rc;
+}
+
+int msg_mongo_claimable(msg_session *base, const msg_actor *actor, const msg_claim *claim,
+                        bool *out, msg_err *err) {
+  msg_mongo_session *s = (msg_mongo_session *)base;
+  msg_mongo_use u;
+  msg_mongo_claiming c = {.s = s, .u = &u, .actor = actor, .claim = claim};
+  msg_err own = MSG_ERR_INIT;
+  bool found = false;
+  err = err ? err : &own;
+  int rc = msg_mongo_take(s->store, "look for messages", &u, err);
+  if (rc != MSG_OK)
+    return rc;
+  c.now_ms = msg_mongo_now_ms(s->store);
+  rc = msg_mongo_topics_of(s, &u, claim->pattern, claim->paused, claim->paused_count, &c.topics,
+                           err);
+  if (rc == MSG_OK)
+    rc = any_of_all(&c, &found, err);
+  if (rc != MSG_OK && msg_mongo_lost_indexes(s, err))
+    rc = any_of_all(&c, &found, err);
+  claiming_clear(&c);
+  msg_mongo_give(&u);
+  if (rc == MSG_OK)
+    *out = found;
+  return rc;
+}

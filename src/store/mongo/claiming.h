@@ -1,0 +1,46 @@
+/* claiming.h - a claim at work, shared by the files it is in: candidates.c, owner.c, claim.c. */
+#ifndef MSG_MONGO_CLAIMING_H
+#define MSG_MONGO_CLAIMING_H
+
+#include "store/mongo/query.h"
+
+typedef struct msg_mongo_candidate {
+  msg_oid id;
+  int64_t priority, at_ms;
+} msg_mongo_candidate;
+
+typedef struct msg_mongo_claiming {
+  msg_mongo_session *s;
+  msg_mongo_use *u;
+  const msg_actor *actor;
+  const msg_claim *claim;
+  msg_mongo_texts topics;
+  int64_t now_ms;
+  /* of a round */
+  msg_mongo_candidate *at;
+  size_t n, cap;
+  size_t seen;         /* rows of the last page */
+  bool mortal;         /* one of them has a delete_at */
+  msg_mongo_ids dying; /* candidates with too many attempts */
+  msg_mongo_ids ids;   /* to be marked, then marked */
+  msg_mongo_ids locked;
+  msg_list got; /* read back after the mark */
+  char token[MSG_OID_HEX + 1];
+} msg_mongo_claiming;
+
+/** What may be claimed, of these topics. */
+void msg_mongo_append_ready(bson_t *filter, const msg_mongo_claiming *c, char *const *topics,
+                            size_t n);
+/** The first `count` that nobody has locked go to c->ids; those to bury to c->dying. */
+int msg_mongo_find_free(msg_mongo_claiming *c, size_t count, msg_err *err);
+/** Which of the ids are locked now. A lock whose time is over only waits for its removal. */
+int msg_mongo_read_locks(msg_mongo_claiming *c, const msg_mongo_ids *ids, msg_mongo_ids *locked,
+                         msg_err *err);
+/** A lock was met: from now on they are looked at before the mark, too. */
+void msg_mongo_note_locked(msg_mongo_session *s);
+/** Those that bear my token. */
+void msg_mongo_append_mine(bson_t *filter, const msg_mongo_claiming *c, const msg_mongo_ids *ids);
+/** After the mark: those that are mine alone go to c->got, from the others I step back. */
+int msg_mongo_read_back(msg_mongo_claiming *c, msg_err *err);
+
+#endif

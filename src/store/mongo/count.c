@@ -1,0 +1,364 @@
+/* count.c - how much there is: topics, queues, the next deadline. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "store/mongo/query.h"
+
+/* ---- counting by the server ---- */
+
+/* {$sum: {$cond: [{$eq: ["$st", state]}, 1, 0]}} */
+static void append_sum(bson_t *group, const char *key, const char *state) {
+  BCON_APPEND(group, key, "{", "$sum", "{", "$cond", "[", "{", "$eq", "[", BCON_UTF8("$st"),
+              BCON_UTF8(state), "]", "}", BCON_INT32(1), BCON_INT32(0), "]", "}", "}");
+}
+
+/* "st" of each document: as msg_mongo_message tells it, less what takes a look elsewhere. */
+static void append_state(bson_t *set) {
+  bson_t now, pending = BSON_INITIALIZER, marked = BSON_INITIALIZER, taken = BSON_INITIALIZER;
+  msg_mongo_now_expr(&now, 0);
+  BCON_APPEND(&pending, "$gt", "[", BCON_UTF8("$sq.until"), BCON_DOCUMENT(&now), "]");
+  BCON_APPEND(&marked, "$cond", "[", "{", "$isArray", BCON_UTF8("$processed_by"), "}",
+              BCON_UTF8("$processed_by"), "[", "]", "]");
+  /* exclusive: anybody's mark but of a claim that is over; direct: every recipient's */
+  BCON_APPEND(&taken, "$cond", "[", BCON_UTF8("$exclusive"), "{", "$and", "[", "{", "$gt", "[", "{",
+              "$size", BCON_DOCUMENT(&marked), "}", BCON_INT32(0), "]", "}", "{", "$lte", "[",
+              BCON_UTF8("$sq.state"), BCON_NULL, "]", "}", "]", "}", "{", "$and", "[", "{",
+              "$isArray", BCON_UTF8("$recipients"), "}", "{", "$setIsSubset", "[", "{", "$cond",
+              "[", "{", "$isArray", BCON_UTF8("$recipients"), "}", BCON_UTF8("$recipients"), "[",
+              "]", "]", "}", BCON_DOCUMENT(&marked), "]", "}", "]", "}", "]");
+  BCON_APPEND(set, "st", "{", "$switch", "{", "branches", "[", "{", "case", "{", "$eq", "[",
+              BCON_UTF8("$sq.state"), BCON_UTF8("dead"), "]", "}", "then", BCON_UTF8("dead"), "}",
+              "{", "case", "{", "$and", "[", "{", "$eq", "[", BCON_UTF8("$sq.state"),
+              BCON_UTF8("claimed"), "]", "}", BCON_DOCUMENT(&pending), "]", "}", "then",
+              BCON_UTF8("claimed"), "}", "{", "case", "{", "$and", "[", "{", "$gt", "[",
+              BCON_UTF8("$delete_at"), BCON_NULL, "]", "}", "{", "$lte", "[", "{", "$ifNull", "[",
+              BCON_UTF8("$sq.life"), BCON_UTF8("$delete_at"), "]", "}", BCON_DOCUMENT(&now), "]",
+              "}", "]", "}", "then", BCON_UTF8("expired"), "}", "{", "case", "{", "$and", "[", "{",
+              "$eq", "[", BCON_UTF8("$sq.state"), BCON_UTF8("delayed"), "]", "}",
+              BCON_DOCUMENT(&pending), "]", "}", "then", BCON_UTF8("delayed"), "}", "{", "case",
+              "{", "$eq", "[", BCON_UTF8("$sq.state"), BCON_UTF8("blocked"), "]", "}", "then",
+              BCON_UTF8("blocked"), "}", "{", "case", BCON_DOCUMENT(&taken), "then",
+              BCON_UTF8("processed"), "}", "{", "case", BCON_UTF8("$exclusive"), "then",
+              BCON_UTF8("ready"), "}", "]", "default", BCON_UTF8("broadcast"), "}", "}");
+  bson_destroy(&taken);
+  bson_destroy(&marked);
+  bson_destroy(&pending);
+  bson_destroy(&now);
+}
+
+static bson_t *count_pipeline(bool by_topic) {
+  bson_t set = BSON_INITIALIZER, group = BSON_INITIALIZER;
+  append_state(&set);
+  if (by_topic)
+    BCON_APPEND(&group, "_id", "{", "$ifNull", "[", BCON_UTF8("$topic"), BCON_UTF8("$name"), "]",
+                "}");
+  else
+    BSON_APPEND_NULL(&group, "_id");
+  static const char *const states[] = {"ready",   "broadcast", "delayed",
+                                       "claimed", "blocked",   "dead"};
+  for (size_t i = 0; i < sizeof states / sizeof states[0]; i++)
+    append_sum(&group, states[i], states[i]);
+  BCON_APPEND(&group, "oldest", "{", "$min", "{", "$cond", "[", "{", "$in", "[", BCON_UTF8("$st"),
+              "[", BCON_UTF8("dead"), BCON_UTF8("expired"), BCON_UTF8("processed"), "]", "]", "}",
+              BCON_NULL, "{", "$ifNull", "[", BCON_UTF8("$sq.sent"), BCON_UTF8("$timestamp"), "]",
+              "}", "]", "}", "}");
+  bson_t *p =
+      BCON_NEW("pipeline", "[", "{", "$match", "{", "sq.state", "{", "$ne", BCON_UTF8("done"), "}",
+               "}", "}", "{", "$addFields", BCON_DOCUMENT(&set), "}", "{", "$group",
+               BCON_DOCUMENT(&group), "}", "{", "$sort", "{", "_id", BCON_INT32(1), "}", "}", "]");
+  bson_destroy(&group);
+  bson_destroy(&set);
+  return p;
+}
+
+static void read_count(const bson_t *doc, msg_count *out) {
+  *out = (msg_count){.ready = msg_mongo_get_int(doc, "ready", 0),
+                     .delayed = msg_mongo_get_int(doc, "delayed", 0),
+                     .claimed = msg_mongo_get_int(doc, "claimed", 0),
+                     .blocked = msg_mongo_get_int(doc, "blocked", 0),
+                     .dead = msg_mongo_get_int(doc, "dead", 0),
+                     .broadcasts = msg_mongo_get_int(doc, "broadcast", 0),
+                     .oldest_ms = msg_mongo_get_int(doc, "oldest", 0)};
+  out->ready += out->broadcasts;
+  out->depth = out->ready + out->delayed + out->claimed + out->blocked;
+}
+
+static int each_count(msg_mongo_session *s, msg_mongo_use *u, bool by_topic, msg_mongo_row_fn row,
+                      void *arg, msg_err *err) {
+  bson_t *pipeline = count_pipeline(by_topic);
+  bson_t *opts = BCON_NEW("allowDiskUse", BCON_BOOL(true));
+  mongoc_collection_t *c = msg_mongo_collection(u, s->names.messages);
+  mongoc_cursor_t *cursor = mongoc_collection_aggregate(c, MONGOC_QUERY_NONE, pipeline, opts, NULL);
+  const bson_t *doc;
+  int rc;
+  while ((rc = msg_mongo_next(u, cursor, "count", &doc, err)) == MSG_OK)
+    if ((rc = row(arg, doc, err)) != MSG_OK)
+      break;
+  mongoc_cursor_destroy(cursor);
+  mongoc_collection_destroy(c);
+  bson_destroy(opts);
+  bson_destroy(pipeline);
+  return rc == MSG_NOTFOUND ? MSG_OK : rc;
+}
+
+/* ---- who listens ---- */
+
+struct audience {
+  msg_mongo_texts alive; /* nodes */
+  msg_mongo_texts nodes; /* who listens, and to what */
+  msg_mongo_texts patterns;
+  size_t people;
+};
+
+static void audience_clear(struct audience *a) {
+  msg_mongo_texts_clear(&a->alive);
+  msg_mongo_texts_clear(&a->nodes);
+  msg_mongo_texts_clear(&a->patterns);
+}
+
+static int note_person(void *arg, const msg_participant *p) {
+  struct audience *a = arg;
+  a->people++;
+  return p->alive ? msg_mongo_texts_add(&a->alive, p->node) : MSG_OK;
+}
+
+static bool has(const msg_mongo_texts *l, const char *text) {
+  for (size_t i = 0; i < l->n; i++)
+    if (strcmp(l->at[i], text) == 0)
+      return true;
+  return false;
+}
+
+static int note_listener(void *arg, const msg_listener *row) {
+  struct audience *a = arg;
+  if (!has(&a->alive, row->node))
+    return MSG_OK;
+  int rc = msg_mongo_texts_add(&a->nodes, row->node);
+  return rc == MSG_OK ? msg_mongo_texts_add(&a->patterns, row->pattern) : rc;
+}
+
+static int audience_load(msg_mongo_session *s, struct audience *a, msg_err *err) {
+  int rc = s->base.ops->presence_list(&s->base, note_person, a, err);
+  if (rc == MSG_OK)
+    rc = s->base.ops->listeners(&s->base, note_listener, a, err);
+  return rc == MSG_NOMEM ? msg_err_nomem(err) : rc;
+}
+
+static bool is_match(const char *pattern, const char *topic) {
+  msg_pattern *p;
+  if (msg_pattern_new(pattern, &p, NULL) != MSG_OK)
+    return false;
+  bool is = msg_pattern_match(p, topic);
+  msg_pattern_free(p);
+  return is;
+}
+
+/* Nodes that listen to the topic; NULL: to anything. Each counts once. */
+static int64_t audience_of(const struct audience *a, const char *topic) {
+  int64_t n = 0;
+  for (size_t i = 0; i < a->nodes.n; i++) {
+    bool counted = false, listens = !topic || is_match(a->patterns.at[i], topic);
+    for (size_t j = 0; j < i && listens && !counted; j++)
+      counted = strcmp(a->nodes.at[j], a->nodes.at[i]) == 0 &&
+                (!topic || is_match(a->patterns.at[j], topic));
+    n += listens && !counted;
+  }
+  return n;
+}
+
+/* ---- topics ---- */
+
+struct listing {
+  const struct audience *audience;
+  msg_count_fn fn;
+  void *arg;
+};
+
+static int give_topic(void *arg, const bson_t *doc, msg_err *err) {
+  struct listing *l = arg;
+  const char *topic = msg_mongo_get_text(doc, "_id");
+  msg_count c;
+  (void)err;
+  read_count(doc, &c);
+  if (!topic || (c.depth == 0 && c.dead == 0))
+    return MSG_OK;
+  c.name = (char *)topic;
+  c.listeners = audience_of(l->audience, topic);
+  return l->fn(l->arg, &c);
+}
+
+int msg_mongo_topics(msg_session *base, msg_count_fn fn, void *arg, msg_err *err) {
+  msg_mongo_session *s = (msg_mongo_session *)base;
+  msg_mongo_use u;
+  struct audience audience = {0};
+  struct listing l = {&audience, fn, arg};
+  int rc = msg_mongo_seen_flush(s, err);
+  if (rc == MSG_OK)
+    rc = audience_load(s, &audience, err);
+  if (rc == MSG_OK)
+    rc = msg_mongo_take(s->store, "count", &u, err);
+  if (rc == MSG_OK) {
+    rc = each_count(s, &u, true, give_topic, &l, err);
+    msg_mongo_give(&u);
+  }
+  audience_clear(&audience);
+  return rc;
+}
+
+/* ---- queues ---- */
+
+static int by_text(const void *a, const void *b) {
+  return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static int queue_names(msg_mongo_session *s, msg_mongo_use *u, msg_mongo_texts *out, msg_err *err) {
+  mongoc_database_t *db = mongoc_client_get_database(u->client, s->store->db);
+  bson_error_t error;
+  char queue[MSG_MONGO_NAME_MAX];
+  char **names = mongoc_database_get_collection_names_with_opts(db, NULL, &error);
+  int rc = names ? MSG_OK : msg_mongo_fail(s->store, "count", &error, NULL, err);
+  for (size_t i = 0; rc == MSG_OK && names[i]; i++)
+    if (msg_mongo_queue_of_collection(names[i], queue) && !has(out, queue) &&
+        msg_mongo_texts_add(out, queue) != MSG_OK)
+      rc = msg_err_nomem(err);
+  if (out->n > 1)
+    qsort(out->at, out->n, sizeof *out->at, by_text);
+  bson_strfreev(names);
+  mongoc_database_destroy(db);
+  return rc;
+}
+
+static int note_queue(void *arg, const bson_t *doc, msg_err *err) {
+  (void)err;
+  read_count(doc, arg);
+  return MSG_OK;
+}
+
+/* With nothing in it and nobody there it is none. */
+static int give_queue(msg_mongo_session *s, const char *name, msg_count_fn fn, void *arg,
+                      msg_err *err) {
+  msg_mongo_session other = *s;
+  msg_mongo_use u;
+  msg_count c = {0};
+  struct audience a = {0};
+  int rc = msg_mongo_names_of(name, &other.names, err);
+  if (rc == MSG_OK && !(other.queue = msg_mongo_queue_of(s->store, name)))
+    rc = msg_err_nomem(err);
+  if (rc == MSG_OK)
+    rc = audience_load(&other, &a, err);
+  if (rc == MSG_OK)
+    rc = msg_mongo_take(s->store, "count", &u, err);
+  if (rc == MSG_OK) {
+    rc = each_count(&other, &u, false, note_queue, &c, err);
+    msg_mongo_give(&u);
+  }
+  c.name = (char *)name;
+  c.listeners = audience_of(&a, NULL);
+  if (rc == MSG_OK && (c.depth || c.dead || a.people))
+    rc = fn(arg, &c);
+  audience_clear(&a);
+  return rc;
+}
+
+int msg_mongo_queues(msg_session *base, msg_count_fn fn, void *arg, msg_err *err) {
+  msg_mongo_session *s = (msg_mongo_session *)base;
+  msg_mongo_use u;
+  msg_mongo_texts names = {0};
+  int rc = msg_mongo_take(s->store, "count", &u, err);
+  if (rc != MSG_OK)
+    return rc;
+  rc = queue_names(s, &u, &names, err);
+  msg_mongo_give(&u);
+  for (size_t i = 0; rc == MSG_OK && i < names.n; i++)
+    rc = give_queue(s, names.at[i], fn, arg, err);
+  msg_mongo_texts_clear(&names);
+  return rc;
+}
+
+/* ---- the next deadline ---- */
+
+#define LOOK 100
+
+struct soonest {
+  int64_t at_ms, now_ms;
+  int64_t last_ms; /* of those that do not count */
+  int rows;
+};
+
+/* What is done waits for its removal only, unless its group waits for another head. */
+static bool is_done(const bson_t *doc) {
+  const char *state = msg_mongo_get_text(doc, "sq.state");
+  return state && strcmp(state, "done") == 0 && !msg_mongo_get_text(doc, "sq.group");
+}
+
+static int note_until(void *arg, const bson_t *doc, msg_err *err) {
+  struct soonest *w = arg;
+  (void)err;
+  w->rows++;
+  w->last_ms = msg_mongo_get_int(doc, "sq.until", MSG_NEVER);
+  if (w->last_ms < w->at_ms && !is_done(doc))
+    w->at_ms = w->last_ms;
+  return MSG_OK;
+}
+
+static int note_life(void *arg, const bson_t *doc, msg_err *err) {
+  struct soonest *w = arg;
+  const char *state = msg_mongo_get_text(doc, "sq.state");
+  int64_t at_ms = msg_mongo_get_int(doc, "delete_at", MSG_NEVER);
+  (void)err;
+  w->rows++;
+  w->last_ms = at_ms;
+  if (at_ms < w->at_ms && !(state && (strcmp(state, "done") == 0 || strcmp(state, "claimed") == 0)))
+    w->at_ms = at_ms;
+  return MSG_OK;
+}
+
+/* Behind very many of those that do not count the answer is early, never late. */
+static void settle_rows(struct soonest *w) {
+  if (w->rows == LOOK && w->last_ms < w->at_ms)
+    w->at_ms = w->last_ms;
+  w->rows = 0;
+}
+
+static int first_until(msg_mongo_session *s, msg_mongo_use *u, struct soonest *w, msg_err *err) {
+  bson_t *filter = BCON_NEW("sq.until", "{", "$gt", BCON_DATE_TIME(0), "}");
+  bson_t *opts = BCON_NEW("sort", "{", "sq.until", BCON_INT32(1), "}", "limit", BCON_INT64(LOOK),
+                          "projection", "{", "sq.until", BCON_INT32(1), "sq.state", BCON_INT32(1),
+                          "sq.group", BCON_INT32(1), "}");
+  int rc =
+      msg_mongo_each(u, s->names.messages, "look for a deadline", filter, opts, note_until, w, err);
+  settle_rows(w);
+  bson_destroy(opts);
+  bson_destroy(filter);
+  return rc;
+}
+
+static int first_life(msg_mongo_session *s, msg_mongo_use *u, struct soonest *w, msg_err *err) {
+  bson_t *filter = BCON_NEW("delete_at", "{", "$gt", BCON_DATE_TIME(w->now_ms), "}");
+  bson_t *opts =
+      BCON_NEW("sort", "{", "delete_at", BCON_INT32(1), "}", "limit", BCON_INT64(LOOK),
+               "projection", "{", "delete_at", BCON_INT32(1), "sq.state", BCON_INT32(1), "}");
+  int rc =
+      msg_mongo_each(u, s->names.messages, "look for a deadline", filter, opts, note_life, w, err);
+  settle_rows(w);
+  bson_destroy(opts);
+  bson_destroy(filter);
+  return rc;
+}
+
+int msg_mongo_deadline(msg_session *base, int64_t *at_ms, msg_err *err) {
+  msg_mongo_session *s = (msg_mongo_session *)base;
+  struct soonest w = {.at_ms = MSG_NEVER, .now_ms = msg_mongo_now_ms(s->store)};
+  msg_mongo_use u;
+  int rc = msg_mongo_take(s->store, "look for a deadline", &u, err);
+  if (rc != MSG_OK)
+    return rc;
+  rc = first_until(s, &u, &w, err);
+  if (rc == MSG_OK)
+    rc = first_life(s, &u, &w, err);
+  msg_mongo_give(&u);
+  if (rc == MSG_OK)
+    *at_ms = w.at_ms == MSG_NEVER ? MSG_NEVER : w.at_ms - s->store->clock_offset_ms;
+  return rc;
+}

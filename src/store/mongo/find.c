@@ -1,0 +1,354 @@
+/* find.c - browsing and getting. The server narrows by what it has indexes for; every row is then
+ * compared with the filter itself, so that rows, order, limit and offset are exact.
+ *
+ * Seq follows (seconds, counter) of the id, _id has the process between the two: rows that tie for
+ * the server are gathered and put in order here. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "store/mongo/locks.h"
+#include "store/mongo/query.h"
+
+#define LIST_MAX 10000 /* longer lists are compared here */
+
+struct msg_mongo_find {
+  msg_find base;
+  msg_mongo_session *s;
+  msg_mongo_use u;
+  mongoc_cursor_t *cursor; /* NULL: at the end */
+  msg_filter filter;
+  msg_mongo_locks locks; /* of Java nodes */
+  int64_t now_ms;
+  int64_t skipped, given;
+  msg_list tied; /* rows of one tie, from `next` on */
+  size_t next;
+  msg_message ahead; /* the first row of the next tie */
+  bool has_ahead;
+};
+
+/* ---- the filter, kept ---- */
+
+static int copy_filter(const msg_filter *f, msg_filter *out) {
+  *out = *f;
+  out->topics = out->senders = NULL;
+  out->ids = NULL;
+  out->topic_count = out->sender_count = out->id_count = 0;
+  int rc = MSG_OK;
+  for (size_t i = 0; rc == MSG_OK && i < f->topic_count; i++)
+    rc = msg_filter_add_topic(out, f->topics[i]);
+  for (size_t i = 0; rc == MSG_OK && i < f->sender_count; i++)
+    rc = msg_filter_add_sender(out, f->senders[i]);
+  for (size_t i = 0; rc == MSG_OK && i < f->id_count; i++)
+    rc = msg_filter_add_id(out, &f->ids[i]);
+  return rc;
+}
+
+/* ---- what the server narrows ---- */
+
+static bool has_only(unsigned states, unsigned those) {
+  return states != 0 && (states & ~those) == 0;
+}
+
+static unsigned bit(enum msg_state s) {
+  return 1u << s;
+}
+
+/* States that only documents of ours can have. */
+static void append_states(bson_t *filter, const struct msg_mongo_find *f) {
+  unsigned states = f->filter.states;
+  if (has_only(states, bit(MSG_STATE_DEAD)))
+    BSON_APPEND_UTF8(filter, "sq.state", "dead");
+  else if (has_only(states, bit(MSG_STATE_DELAYED)))
+    BSON_APPEND_UTF8(filter, "sq.state", "delayed");
+  else if (has_only(states, bit(MSG_STATE_BLOCKED)))
+    BSON_APPEND_UTF8(filter, "sq.state", "blocked");
+  else if (has_only(states, bit(MSG_STATE_CLAIMED)) && f->locks.n == 0)
+    BSON_APPEND_UTF8(filter, "sq.state", "claimed");
+  else
+    msg_mongo_append_there(filter);
+}
+
+static void append_range(bson_t *filter, const char *key, const msg_range *r) {
+  bson_t in;
+  if (r->lo == INT64_MIN && r->hi == INT64_MAX)
+    return;
+  BSON_APPEND_DOCUMENT_BEGIN(filter, key, &in);
+  if (r->lo != INT64_MIN)
+    BSON_APPEND_INT64(&in, "$gte", r->lo);
+  if (r->hi != INT64_MAX)
+    BSON_APPEND_INT64(&in, "$lte", r->hi);
+  bson_append_document_end(filter, &in);
+}
+
+/* The least and the greatest id of a second. */
+static msg_oid edge(int64_t seq, int fill) {
+  msg_oid id;
+  int64_t seconds = seq >> 24;
+  memset(&id, fill, sizeof id);
+  for (int i = 0; i < 4; i++)
+    id.b[i] = (uint8_t)(seconds >> 8 * (3 - i));
+  return id;
+}
+
+static void append_id_bound(bson_t *and_, int *n, const char *op, const msg_oid *id) {
+  bson_t one, in;
+  char key[16];
+  snprintf(key, sizeof key, "%d", (*n)++);
+  BSON_APPEND_DOCUMENT_BEGIN(and_, key, &one);
+  BSON_APPEND_DOCUMENT_BEGIN(&one, "_id", &in);
+  msg_mongo_append_oid(&in, op, id);
+  bson_append_document_end(&one, &in);
+  bson_append_document_end(and_, &one);
+}
+
+#define SEQ_MAX ((INT64_C(1) << 56) - 1)
+
+static void append_id_bounds(bson_t *filter, const msg_filter *f) {
+  bson_t and_;
+  int n = 0;
+  bool lo = f->seq.lo > 0, hi = f->seq.hi < SEQ_MAX;
+  if (!f->has_id_lo && !f->has_id_hi && !lo && !hi)
+    return;
+  BSON_APPEND_ARRAY_BEGIN(filter, "$and", &and_);
+  if (f->has_id_lo)
+    append_id_bound(&and_, &n, "$gte", &f->id_lo);
+  if (f->has_id_hi)
+    append_id_bound(&and_, &n, "$lte", &f->id_hi);
+  if (lo) {
+    msg_oid id = edge(f->seq.lo < SEQ_MAX ? f->seq.lo : SEQ_MAX, 0);
+    append_id_bound(&and_, &n, "$gte", &id);
+  }
+  if (hi) {
+    msg_oid id = edge(f->seq.hi > 0 ? f->seq.hi : 0, 0xFF);
+    append_id_bound(&and_, &n, "$lte", &id);
+  }
+  bson_append_array_end(filter, &and_);
+}
+
+static void append_filter(bson_t *filter, const struct msg_mongo_find *f) {
+  const msg_filter *w = &f->filter;
+  if (w->topic_count && w->topic_count <= LIST_MAX)
+    msg_mongo_append_topics(filter, w->topics, w->topic_count);
+  if (w->sender_count && w->sender_count <= LIST_MAX)
+    msg_mongo_append_texts(filter, "sender", "$in", w->senders, w->sender_count, false);
+  if (w->id_count && w->id_count <= LIST_MAX)
+    msg_mongo_append_ids(filter, "_id", "$in", w->ids, w->id_count);
+  append_id_bounds(filter, w);
+  append_range(filter, "priority", &w->priority);
+  append_range(filter, "timestamp", &w->deliver_at_ms);
+  append_states(filter, f);
+}
+
+static bson_t *find_opts(const msg_filter *f) {
+  bson_t *opts = bson_new();
+  if (f->ordered)
+    BCON_APPEND(opts, "sort", "{", "priority", BCON_INT32(1), "timestamp", BCON_INT32(1), "_id",
+                BCON_INT32(1), "}");
+  else
+    BCON_APPEND(opts, "sort", "{", "_id", BCON_INT32(f->descending_seq ? -1 : 1), "}");
+  if (f->ordered)
+    BSON_APPEND_BOOL(opts, "allowDiskUse", true);
+  return opts;
+}
+
+/* ---- rows ---- */
+
+/* The next row that the filter admits. */
+static int read_row(struct msg_mongo_find *f, msg_message *out, msg_err *err) {
+  const bson_t *doc;
+  while (f->cursor) {
+    int rc = msg_mongo_next(&f->u, f->cursor, "find", &doc, err);
+    if (rc == MSG_NOTFOUND)
+      break;
+    if (rc == MSG_OK)
+      rc = msg_mongo_message(doc, f->now_ms, f->filter.bare, out, err);
+    if (rc == MSG_CORRUPT)
+      continue; /* a foreign document that is no message */
+    if (rc == MSG_OK)
+      rc = msg_mongo_locks_apply(&f->locks, out, err);
+    if (rc != MSG_OK)
+      return rc;
+    if (msg_filter_match(&f->filter, out))
+      return MSG_OK;
+    msg_message_clear(out);
+  }
+  if (f->cursor)
+    mongoc_cursor_destroy(f->cursor);
+  f->cursor = NULL;
+  msg_mongo_give(&f->u);
+  return MSG_NOTFOUND;
+}
+
+static bool ties(const msg_filter *f, const msg_message *a, const msg_message *b) {
+  if (f->ordered)
+    return a->priority == b->priority && a->deliver_at_ms == b->deliver_at_ms;
+  return a->seq >> 24 == b->seq >> 24;
+}
+
+static int by_seq(const void *pa, const void *pb) {
+  const msg_message *a = pa, *b = pb;
+  if (a->seq != b->seq)
+    return a->seq < b->seq ? -1 : 1;
+  return msg_oid_cmp(&a->id, &b->id);
+}
+
+static int by_seq_down(const void *a, const void *b) {
+  return by_seq(b, a);
+}
+
+static int keep(struct msg_mongo_find *f, msg_message *m, msg_err *err) {
+  msg_message *to = msg_list_add(&f->tied);
+  if (!to) {
+    msg_message_clear(m);
+    return msg_err_nomem(err);
+  }
+  *to = *m;
+  return MSG_OK;
+}
+
+/* Gathers the next tie, in order. */
+static int read_tie(struct msg_mongo_find *f, msg_err *err) {
+  msg_message m;
+  int rc = MSG_OK;
+  msg_list_clear(&f->tied);
+  f->next = 0;
+  if (f->has_ahead) {
+    f->has_ahead = false;
+    rc = keep(f, &f->ahead, err);
+  }
+  while (rc == MSG_OK && (rc = read_row(f, &m, err)) == MSG_OK) {
+    if (f->tied.n && !ties(&f->filter, &f->tied.at[0], &m)) {
+      f->ahead = m;
+      f->has_ahead = true;
+      break;
+    }
+    rc = keep(f, &m, err);
+  }
+  if (f->tied.n > 1)
+    qsort(f->tied.at, f->tied.n, sizeof *f->tied.at,
+          f->filter.descending_seq ? by_seq_down : by_seq);
+  return rc == MSG_NOTFOUND && f->tied.n ? MSG_OK : rc;
+}
+
+/* In no wanted order there is nothing to gather for. */
+static int take_row(struct msg_mongo_find *f, msg_message *out, msg_err *err) {
+  const msg_filter *w = &f->filter;
+  if (!w->ordered && !w->descending_seq && !w->ascending_seq)
+    return read_row(f, out, err);
+  if (f->next == f->tied.n) {
+    int rc = read_tie(f, err);
+    if (rc != MSG_OK)
+      return rc;
+  }
+  *out = f->tied.at[f->next];
+  msg_message_init(&f->tied.at[f->next++]);
+  return MSG_OK;
+}
+
+/* ---- the verbs ---- */
+
+int msg_mongo_find_next(msg_find *base, msg_message *out, msg_err *err) {
+  struct msg_mongo_find *f = (struct msg_mongo_find *)base;
+  for (;;) {
+    msg_message m;
+    if (f->filter.limit >= 0 && f->given >= f->filter.limit)
+      return MSG_NOTFOUND;
+    int rc = take_row(f, &m, err);
+    if (rc != MSG_OK)
+      return rc;
+    if (f->skipped >= f->filter.offset) {
+      f->given++;
+      *out = m;
+      return MSG_OK;
+    }
+    f->skipped++;
+    msg_message_clear(&m);
+  }
+}
+
+void msg_mongo_find_close(msg_find *base) {
+  struct msg_mongo_find *f = (struct msg_mongo_find *)base;
+  if (!f)
+    return;
+  if (f->cursor)
+    mongoc_cursor_destroy(f->cursor);
+  msg_mongo_give(&f->u);
+  msg_mongo_locks_clear(&f->locks);
+  msg_list_clear(&f->tied);
+  if (f->has_ahead)
+    msg_message_clear(&f->ahead);
+  msg_filter_clear(&f->filter);
+  msg_free(f);
+}
+
+static int start(struct msg_mongo_find *f, msg_err *err) {
+  bson_t filter = BSON_INITIALIZER, *opts = find_opts(&f->filter);
+  bool may_be_claimed = f->filter.states == 0 ||
+                        f->filter.states & (bit(MSG_STATE_CLAIMED) | bit(MSG_STATE_READY) |
+                                            bit(MSG_STATE_PROCESSED) | bit(MSG_STATE_EXPIRED));
+  int rc =
+      may_be_claimed ? msg_mongo_locks_read(f->s, &f->u, NULL, f->now_ms, &f->locks, err) : MSG_OK;
+  if (rc == MSG_OK) {
+    append_filter(&filter, f);
+    f->cursor = msg_mongo_query(&f->u, f->s->names.messages, &filter, opts);
+  }
+  bson_destroy(opts);
+  bson_destroy(&filter);
+  return rc;
+}
+
+int msg_mongo_find(msg_session *base, const msg_filter *filter, msg_find **out, msg_err *err) {
+  msg_mongo_session *s = (msg_mongo_session *)base;
+  struct msg_mongo_find *f = msg_zalloc(sizeof *f);
+  if (!f)
+    return msg_err_nomem(err);
+  f->base.ops = s->base.ops;
+  f->s = s;
+  f->now_ms = msg_mongo_now_ms(s->store);
+  int rc = copy_filter(filter, &f->filter) == MSG_OK ? MSG_OK : msg_err_nomem(err);
+  if (rc == MSG_OK && !filter->none && filter->limit != 0) {
+    rc = msg_mongo_seen_flush(s, err);
+    if (rc == MSG_OK)
+      rc = msg_mongo_take(s->store, "find", &f->u, err);
+    if (rc == MSG_OK)
+      rc = start(f, err);
+  }
+  if (rc == MSG_OK)
+    *out = &f->base;
+  else
+    msg_mongo_find_close(&f->base);
+  return rc;
+}
+
+int msg_mongo_get(msg_session *base, const msg_oid *id, msg_message *out, msg_err *err) {
+  msg_mongo_session *s = (msg_mongo_session *)base;
+  msg_mongo_use u;
+  bson_t filter = BSON_INITIALIZER;
+  const bson_t *doc;
+  int64_t now_ms = msg_mongo_now_ms(s->store);
+  int rc = msg_mongo_seen_flush(s, err);
+  if (rc == MSG_OK)
+    rc = msg_mongo_take(s->store, "get", &u, err);
+  if (rc != MSG_OK)
+    return rc;
+  msg_mongo_append_oid(&filter, "_id", id);
+  msg_mongo_append_there(&filter);
+  mongoc_cursor_t *cursor = msg_mongo_query(&u, s->names.messages, &filter, NULL);
+  rc = msg_mongo_next(&u, cursor, "get", &doc, err);
+  if (rc == MSG_OK)
+    rc = msg_mongo_message(doc, now_ms, false, out, err);
+  mongoc_cursor_destroy(cursor);
+  bson_destroy(&filter);
+  if (rc == MSG_OK && out->exclusive && out->state != MSG_STATE_CLAIMED) {
+    msg_mongo_locks locks = {0};
+    rc = msg_mongo_locks_read(s, &u, id, now_ms, &locks, err);
+    if (rc == MSG_OK)
+      rc = msg_mongo_locks_apply(&locks, out, err);
+    else
+      msg_message_clear(out);
+    msg_mongo_locks_clear(&locks);
+  }
+  msg_mongo_give(&u);
+  return rc;
+}

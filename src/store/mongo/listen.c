@@ -1,0 +1,270 @@
+/* listen.c - who of this process listens to what. Nothing of it is in the database: which broadcasts
+ * a node has had is told by their processed_by. */
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "store/mongo/query.h"
+#include "store/mongo/tend.h"
+
+/* Senders' clocks agree within this. What is younger and there already when a node begins to listen
+ * is remembered, so that nothing is lost that becomes visible later. */
+#define SKEW_MS 1000
+/* Of so many at most; where there are more, the youngest's time counts. */
+#define BEFORE_MAX 256
+
+static size_t find_locked(const msg_mongo_tend *t, const msg_mongo_queue *queue, const char *node,
+                          const char *pattern) {
+  size_t i = 0;
+  for (; i < t->heard_count; i++) {
+    const msg_mongo_heard *h = &t->heard[i];
+    if (h->queue == queue && strcmp(h->node, node) == 0 && strcmp(h->pattern, pattern) == 0)
+      break;
+  }
+  return i;
+}
+
+/* --- where a listener starts --------------------------------------------------------------- */
+
+/* One that begins to listen now, looking at what is there. */
+struct beginning {
+  msg_mongo_session *s;
+  const char *node;
+  const msg_pattern *pattern;
+  int64_t since_ms, youngest_ms;
+  msg_mongo_ids before;
+};
+
+static int note_visible(void *arg, const bson_t *doc, msg_err *err) {
+  struct beginning *b = arg;
+  msg_oid id;
+  const char *topic = msg_mongo_get_text(doc, "topic");
+  int64_t at_ms = msg_mongo_get_int(doc, "timestamp", 0);
+  if (!topic)
+    topic = msg_mongo_get_text(doc, "name");
+  if (!topic || !msg_pattern_match(b->pattern, topic) || !msg_mongo_get_oid(doc, "_id", &id))
+    return MSG_OK;
+  if (at_ms > b->youngest_ms)
+    b->youngest_ms = at_ms;
+  if (b->before.n > BEFORE_MAX)
+    return MSG_OK;
+  return msg_mongo_ids_add(&b->before, &id) == MSG_OK ? MSG_OK : msg_err_nomem(err);
+}
+
+/* Broadcasts younger than since_ms, of the topic if it is one. */
+static bson_t *visible_filter(const struct beginning *b) {
+  bson_t *f = BCON_NEW("timestamp", "{", "$gt", BCON_INT64(b->since_ms), "}", "exclusive", "{",
+                       "$ne", BCON_BOOL(true), "}", "recipients", BCON_NULL);
+  if (msg_pattern_kind_of(b->pattern) == MSG_PATTERN_EXACT)
+    BCON_APPEND(f, "topic", BCON_UTF8(msg_pattern_text(b->pattern)));
+  return f;
+}
+
+static int begin_now(struct beginning *b, msg_err *err) {
+  msg_mongo_use u;
+  int rc = msg_mongo_take(b->s->store, "listen", &u, err);
+  if (rc != MSG_OK)
+    return rc;
+  b->since_ms = msg_mongo_now_ms(b->s->store) - SKEW_MS;
+  bson_t *filter = visible_filter(b);
+  bson_t *opts = BCON_NEW("projection", "{", "topic", BCON_INT32(1), "name", BCON_INT32(1),
+                          "timestamp", BCON_INT32(1), "}");
+  rc = msg_mongo_each(&u, b->s->names.messages, "listen", filter, opts, note_visible, b, err);
+  if (rc == MSG_OK && b->before.n > BEFORE_MAX) {
+    b->since_ms = b->youngest_ms;
+    msg_mongo_ids_clear(&b->before);
+  }
+  bson_destroy(filter);
+  bson_destroy(opts);
+  msg_mongo_give(&u);
+  return rc;
+}
+
+static msg_oid *copy_ids(const msg_oid *ids, size_t n) {
+  msg_oid *copy = msg_alloc((n + 1) * sizeof *copy);
+  if (copy && n > 0)
+    memcpy(copy, ids, n * sizeof *copy);
+  return copy;
+}
+
+/* An exact topic that an earlier pattern covers has been listened to since then. */
+static int covered_since(struct beginning *b, bool *found_out, msg_err *err) {
+  msg_mongo_tend *t = b->s->store->tend;
+  const msg_mongo_heard *first = NULL;
+  msg_oid *before = NULL;
+  *found_out = false;
+  if (msg_pattern_kind_of(b->pattern) != MSG_PATTERN_EXACT)
+    return MSG_OK;
+  msg_mutex_lock(t->mtx);
+  for (size_t i = 0; i < t->heard_count; i++) {
+    const msg_mongo_heard *h = &t->heard[i];
+    if (h->queue != b->s->queue || strcmp(h->node, b->node) != 0 ||
+        !msg_pattern_match(h->compiled, msg_pattern_text(b->pattern)) ||
+        (first && h->since_ms >= first->since_ms))
+      continue;
+    first = h;
+  }
+  if (first && (before = copy_ids(first->before, first->before_count))) {
+    b->since_ms = first->since_ms;
+    b->before = (msg_mongo_ids){before, first->before_count, first->before_count + 1};
+  }
+  msg_mutex_unlock(t->mtx);
+  *found_out = first != NULL;
+  return first && !before ? msg_err_nomem(err) : MSG_OK;
+}
+
+/* --- listen, unlisten ---------------------------------------------------------------------- */
+
+/* Takes `compiled` and b's ids over. MSG_EXISTS: another thread was faster. */
+static int add(msg_mongo_session *s, const char *node, msg_pattern *compiled, struct beginning *b,
+               msg_err *err) {
+  msg_mongo_tend *t = s->store->tend;
+  msg_mongo_heard h = {s->queue,   msg_strdup(node), msg_strdup(msg_pattern_text(compiled)),
+                       compiled,   b->since_ms,      b->before.at,
+                       b->before.n};
+  int rc = h.node && h.pattern ? MSG_OK : MSG_NOMEM;
+  msg_mutex_lock(t->mtx);
+  if (rc == MSG_OK && find_locked(t, s->queue, node, h.pattern) < t->heard_count)
+    rc = MSG_EXISTS;
+  if (rc == MSG_OK)
+    rc = msg_grow(&t->heard, &t->heard_cap, t->heard_count + 1, sizeof *t->heard);
+  if (rc == MSG_OK)
+    t->heard[t->heard_count++] = h;
+  msg_mutex_unlock(t->mtx);
+  if (rc == MSG_OK)
+    return MSG_OK;
+  msg_free(h.node);
+  msg_free(h.pattern);
+  msg_free(h.before);
+  msg_pattern_free(compiled);
+  return rc == MSG_NOMEM ? msg_err_nomem(err) : rc;
+}
+
+static bool is_known(msg_mongo_session *s, const char *node, const char *pattern) {
+  msg_mongo_tend *t = s->store->tend;
+  msg_mutex_lock(t->mtx);
+  bool known = find_locked(t, s->queue, node, pattern) < t->heard_count;
+  msg_mutex_unlock(t->mtx);
+  return known;
+}
+
+int msg_mongo_listen_to(msg_session *base, const msg_actor *actor, const char *pattern,
+                        bool catch_up, msg_err *err) {
+  msg_mongo_session *s = (msg_mongo_session *)base;
+  struct beginning b = {.s = s, .node = actor->node, .since_ms = INT64_MIN};
+  msg_pattern *compiled;
+  if (is_known(s, actor->node, pattern))
+    return MSG_EXISTS;
+  int rc = msg_pattern_new(pattern, &compiled, err);
+  if (rc != MSG_OK)
+    return rc;
+  bool covered = false;
+  b.pattern = compiled;
+  if (!catch_up)
+    rc = covered_since(&b, &covered, err);
+  if (rc == MSG_OK && !catch_up && !covered)
+    rc = begin_now(&b, err);
+  if (rc == MSG_OK)
+    return add(s, actor->node, compiled, &b, err);
+  msg_mongo_ids_clear(&b.before);
+  msg_pattern_free(compiled);
+  return rc;
+}
+
+int msg_mongo_unlisten(msg_session *base, const msg_actor *actor, const char *pattern,
+                       msg_err *err) {
+  msg_mongo_session *s = (msg_mongo_session *)base;
+  msg_mongo_tend *t = s->store->tend;
+  msg_mongo_heard old = {0};
+  msg_mutex_lock(t->mtx);
+  size_t i = find_locked(t, s->queue, actor->node, pattern);
+  if (i < t->heard_count) {
+    old = t->heard[i];
+    t->heard_count--;
+    memmove(&t->heard[i], &t->heard[i + 1], (t->heard_count - i) * sizeof *t->heard);
+  }
+  msg_mutex_unlock(t->mtx);
+  if (!old.node)
+    return msg_err_set(err, MSG_NOTFOUND, "node '%s' does not listen to '%s'",
+                       msg_show(actor->node).s, msg_show(pattern).s);
+  msg_free(old.node);
+  msg_free(old.pattern);
+  msg_free(old.before);
+  msg_pattern_free(old.compiled);
+  return MSG_OK;
+}
+
+/* --- looking ------------------------------------------------------------------------------- */
+
+int msg_mongo_listens(msg_mongo_session *s, msg_mongo_use *u, const char *node,
+                      msg_mongo_listen **out, size_t *n, msg_err *err) {
+  msg_mongo_tend *t = s->store->tend;
+  (void)u;
+  msg_mutex_lock(t->mtx);
+  msg_mongo_listen *list = msg_zalloc((t->heard_count + 1) * sizeof *list);
+  size_t count = 0;
+  bool ok = list != NULL;
+  for (size_t i = 0; ok && i < t->heard_count; i++) {
+    const msg_mongo_heard *h = &t->heard[i];
+    if (h->queue != s->queue || strcmp(h->node, node) != 0)
+      continue;
+    list[count] = (msg_mongo_listen){msg_strdup(h->pattern), h->since_ms,
+                                     copy_ids(h->before, h->before_count), h->before_count};
+    ok = list[count].pattern && list[count].before;
+    count++;
+  }
+  msg_mutex_unlock(t->mtx);
+  if (!ok) {
+    msg_mongo_listens_free(list, count);
+    return msg_err_nomem(err);
+  }
+  *out = list;
+  *n = count;
+  return MSG_OK;
+}
+
+void msg_mongo_listens_free(msg_mongo_listen *l, size_t n) {
+  for (size_t i = 0; l && i < n; i++) {
+    msg_free(l[i].pattern);
+    msg_free(l[i].before);
+  }
+  msg_free(l);
+}
+
+/* A copy of what the queue's nodes listen to: no callback runs under the lock. */
+static int copy_all(msg_mongo_session *s, msg_listener **out, size_t *n) {
+  msg_mongo_tend *t = s->store->tend;
+  msg_mutex_lock(t->mtx);
+  msg_listener *list = msg_zalloc((t->heard_count + 1) * sizeof *list);
+  size_t count = 0;
+  bool ok = list != NULL;
+  for (size_t i = 0; ok && i < t->heard_count; i++) {
+    const msg_mongo_heard *h = &t->heard[i];
+    if (h->queue != s->queue)
+      continue;
+    list[count] = (msg_listener){msg_strdup(h->node), msg_strdup(h->pattern)};
+    ok = list[count].node && list[count].pattern;
+    count++;
+  }
+  msg_mutex_unlock(t->mtx);
+  *out = list;
+  *n = count;
+  return ok ? MSG_OK : MSG_NOMEM;
+}
+
+int msg_mongo_listeners(msg_session *base, msg_listener_fn fn, void *arg, msg_err *err) {
+  msg_listener *list = NULL;
+  size_t n = 0;
+  int rc = copy_all((msg_mongo_session *)base, &list, &n);
+  if (rc != MSG_OK)
+    msg_err_nomem(err);
+  for (size_t i = 0; rc == MSG_OK && i < n; i++)
+    rc = fn(arg, &list[i]);
+  for (size_t i = 0; i < n; i++) {
+    msg_free(list[i].node);
+    msg_free(list[i].pattern);
+  }
+  msg_free(list);
+  return rc;
+}

@@ -1,0 +1,66 @@
+#include "store/mongo/marks.h"
+
+#include <string.h>
+
+#include "base/mem.h"
+
+struct msg_mongo_mark {
+  msg_oid id;
+  char *node;
+};
+
+static size_t find_locked(const msg_mongo_queue *q, const char *node, const msg_oid *id) {
+  size_t i = 0;
+  while (i < q->mark_count &&
+         (msg_oid_cmp(&q->marks[i].id, id) != 0 || strcmp(q->marks[i].node, node) != 0))
+    i++;
+  return i;
+}
+
+static bool add_locked(msg_mongo_queue *q, const char *node, const msg_oid *id) {
+  char *copy = msg_strdup(node);
+  if (!copy || msg_grow(&q->marks, &q->mark_cap, q->mark_count + 1, sizeof q->marks[0]) != MSG_OK) {
+    msg_free(copy);
+    return false;
+  }
+  q->marks[q->mark_count++] = (struct msg_mongo_mark){*id, copy};
+  return true;
+}
+
+bool msg_mongo_marks_take(msg_mongo_session *s, const char *node, const msg_oid *id, bool *nomem) {
+  msg_mutex_lock(s->store->mtx);
+  bool free_ = find_locked(s->queue, node, id) == s->queue->mark_count;
+  if (free_ && !add_locked(s->queue, node, id)) {
+    *nomem = true;
+    free_ = false;
+  }
+  msg_mutex_unlock(s->store->mtx);
+  return free_;
+}
+
+void msg_mongo_marks_drop(msg_mongo_session *s, const char *node, const msg_oid *id) {
+  msg_mongo_queue *q = s->queue;
+  msg_mutex_lock(s->store->mtx);
+  size_t i = find_locked(q, node, id);
+  if (i < q->mark_count) {
+    msg_free(q->marks[i].node);
+    q->marks[i] = q->marks[--q->mark_count];
+  }
+  msg_mutex_unlock(s->store->mtx);
+}
+
+bool msg_mongo_marks_have(msg_mongo_session *s, const char *node, const msg_oid *id) {
+  msg_mutex_lock(s->store->mtx);
+  bool have = find_locked(s->queue, node, id) < s->queue->mark_count;
+  msg_mutex_unlock(s->store->mtx);
+  return have;
+}
+
+size_t msg_mongo_marks_count(msg_mongo_session *s, const char *node) {
+  size_t n = 0;
+  msg_mutex_lock(s->store->mtx);
+  for (size_t i = 0; i < s->queue->mark_count; i++)
+    n += strcmp(s->queue->marks[i].node, node) == 0;
+  msg_mutex_unlock(s->store->mtx);
+  return n;
+}

@@ -1,0 +1,154 @@
+/* mongo.c - the store: its queues, its sessions, the ops table. */
+#include "store/mongo/mongo.h"
+
+#include <string.h>
+
+#include "base/mem.h"
+#include "store/mongo/due.h"
+#include "store/mongo/job.h"
+#include "store/mongo/tend.h"
+
+static unsigned caps(const msg_store *base) {
+  const msg_mongo_store *store = (const msg_mongo_store *)base;
+  return MSG_CAP_OWN | MSG_CAP_WATCH | MSG_CAP_TEND | (store->replicated ? MSG_CAP_PUSH : 0u);
+}
+
+static const char *place(const msg_store *base) {
+  return ((const msg_mongo_store *)base)->hosts;
+}
+
+/* In a child made by fork() nothing of the driver's may be touched. */
+static void store_close(msg_store *base) {
+  msg_mongo_store *store = (msg_mongo_store *)base;
+  bool ours = store->generation == msg_fork_generation();
+  if (ours && store->tend && !msg_mongo_jobs_reap(store))
+    return; /* a commit that hangs still uses it: it stays, as its thread does */
+  if (store->cursors && ours)
+    mongoc_client_pool_destroy(store->cursors);
+  if (store->operations && ours)
+    mongoc_client_pool_destroy(store->operations);
+  while (store->queues) {
+    msg_mongo_queue *q = store->queues;
+    store->queues = q->next;
+    msg_free(q->marks);
+    msg_free(q->name);
+    msg_free(q);
+  }
+  msg_mongo_tend_free(store->tend);
+  msg_free(store->undone);
+  msg_mutex_free(store->mtx);
+  msg_free(store->hosts);
+  msg_free(store->db);
+  msg_free(store);
+}
+
+/* ---- queues ---- */
+
+static msg_mongo_queue *add_queue_locked(msg_mongo_store *store, const char *name) {
+  msg_mongo_queue *q = msg_zalloc(sizeof *q);
+  if (!q || !(q->name = msg_strdup(name))) {
+    msg_free(q);
+    return NULL;
+  }
+  q->next = store->queues;
+  return store->queues = q;
+}
+
+msg_mongo_queue *msg_mongo_queue_of(msg_mongo_store *store, const char *name) {
+  msg_mutex_lock(store->mtx);
+  msg_mongo_queue *q = store->queues;
+  while (q && strcmp(q->name, name) != 0)
+    q = q->next;
+  if (!q)
+    q = add_queue_locked(store, name);
+  msg_mutex_unlock(store->mtx);
+  return q;
+}
+
+/* ---- sessions ---- */
+
+static int session_open(msg_store *base, msg_host *host, const char *queue,
+                        const msg_settings *settings, msg_session **out, msg_err *err) {
+  msg_mongo_store *store = (msg_mongo_store *)base;
+  msg_mongo_names names;
+  (void)host; /* nothing happens on it */
+  int rc = msg_mongo_names_of(queue, &names, err);
+  if (rc != MSG_OK)
+    return rc;
+  msg_mongo_session *s = msg_zalloc(sizeof *s);
+  if (!s || !(s->queue = msg_mongo_queue_of(store, queue ? queue : "msg"))) {
+    msg_free(s);
+    return msg_err_nomem(err);
+  }
+  s->base.ops = base->ops;
+  s->store = store;
+  s->names = names;
+  s->participant_timeout_ms = settings->participant_timeout_ms;
+  s->lean = strcmp(msg_settings_indexes(settings), "lean") == 0;
+  s->check = msg_settings_implementation_check(settings)[0];
+  s->check = msg_settings_implementation_check(settings)[0];
+  *out = &s->base;
+  return MSG_OK;
+}
+
+static void session_close(msg_session *base) {
+  msg_free(base);
+}
+
+static void session_release(msg_session *base) {
+  (void)base;
+}
+
+/* Writes here do not join the host's transaction. */
+static int lock(msg_session *base, msg_err *err) {
+  (void)base;
+  (void)err;
+  return MSG_OK;
+}
+
+const struct msg_store_ops msg_mongo_ops = {
+    .version = 1,
+    .kind = "mongo",
+    .store_close = store_close,
+    .caps = caps,
+    .place = place,
+    .session_open = session_open,
+    .watch_open = msg_mongo_watch_open,
+    .claims_undone = msg_mongo_claims_undone,
+    .session_close = session_close,
+    .session_release = session_release,
+    .lock = lock,
+    .put = msg_mongo_put_due,
+    .find = msg_mongo_find,
+    .find_next = msg_mongo_find_next,
+    .find_close = msg_mongo_find_close,
+    .get = msg_mongo_get,
+    .listen = msg_mongo_listen_to,
+    .unlisten = msg_mongo_unlisten,
+    .listeners = msg_mongo_listeners,
+    .unseen = msg_mongo_unseen,
+    .seen = msg_mongo_seen,
+    .claim = msg_mongo_claim_due,
+    .claimable = msg_mongo_claimable,
+    .settle = msg_mongo_settle_due,
+    .apply = msg_mongo_apply_due,
+    .undo = msg_mongo_undo,
+    .update = msg_mongo_change_due,
+    .remove = msg_mongo_remove,
+    .purge = msg_mongo_purge,
+    .redrive = msg_mongo_redrive,
+    .topics = msg_mongo_topics,
+    .queues = msg_mongo_queues,
+    .presence_put = msg_mongo_presence_put,
+    .presence_list = msg_mongo_presence_list,
+    .presence_withdraw = msg_mongo_presence_withdraw,
+    .lanes = msg_mongo_lanes,
+    .lane_drop = msg_mongo_lane_drop,
+    .deadline = msg_mongo_deadline,
+    .warning = msg_mongo_warning,
+    .describe = msg_mongo_describe,
+    .watch_next = msg_mongo_watch_next,
+    .watch_wake = msg_mongo_watch_wake,
+    .watch_info = msg_mongo_watch_info,
+    .watch_close = msg_mongo_watch_close,
+};

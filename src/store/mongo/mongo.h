@@ -1,0 +1,237 @@
+/* mongo.h - the store and its sessions, and what every file of this room shares. Private to
+ * store/mongo.
+ *
+ * One database holds every queue of a place. A session keeps no client: each call takes one from
+ * the store's pool for operations and gives it back; a cursor thread takes one from the pool for
+ * cursors and keeps it. Nothing here is kept over a fork. */
+#ifndef MSG_MONGO_MONGO_H
+#define MSG_MONGO_MONGO_H
+
+#include "base/thread.h"
+#include "store/mongo/driver.h"
+#include "store/mongo/names.h"
+#include "store/store.h"
+
+#define MSG_MONGO_IMPLEMENTATION "StandardMessaging"
+
+/* Time limits, ms. */
+#define MSG_MONGO_SELECT_MS  5000  /* until a fitting server is found */
+#define MSG_MONGO_SOCKET_MS  10000 /* one answer of a server */
+#define MSG_MONGO_WRITE_MS   5000  /* a majority write */
+#define MSG_MONGO_POOL_MS    5000  /* a free client */
+#define MSG_MONGO_AWAIT_MS   1000  /* one round of a change stream */
+#define MSG_MONGO_DONE_MS    60000 /* a message outlives a claim by so much, whatever its ttl */
+#define MSG_MONGO_KEPT_MS    10000 /* a settled message stays so long, so that a retry sees it */
+#define MSG_MONGO_OPERATIONS 64    /* clients for operations */
+#define MSG_MONGO_CURSORS    64    /* clients for cursor threads */
+
+/* What is known of one queue in this process. Lives as long as the store. */
+typedef struct msg_mongo_queue {
+  struct msg_mongo_queue *next;
+  char *name; /* immutable */
+  /* shared: guarded by the store's mtx */
+  bool indexed;                 /* its indexes were seen or made */
+  bool grouped;                 /* a message with a group was met */
+  bool unnamed;                 /* a message with `name` alone was met */
+  int64_t locked_at_ms;         /* a lock of a Java node was met, monotonic; 0 never */
+  int64_t swept_at_ms;          /* last look of a sweep, 0 never */
+  int64_t passed_at_ms;         /* last look for heads that Java nodes took */
+  int64_t repaired_at_ms;       /* last look for groups without head */
+  struct msg_mongo_mark *marks; /* marks.h */
+  size_t mark_count, mark_cap;
+} msg_mongo_queue;
+
+typedef struct msg_mongo_store {
+  msg_store base;
+  /* immutable after open */
+  char *hosts; /* "host:port,host:port": the place, for texts */
+  char *db;
+  mongoc_client_pool_t *operations, *cursors;
+  bool replicated; /* replica set or sharded: transactions, change streams; false: standalone */
+  bool sharded;
+  int generation;          /* msg_fork_generation: unusable in another */
+  char version[24];        /* of the server that answered first */
+  int64_t clock_offset_ms; /* server minus this machine; 0 when they agree within the round trip */
+  struct msg_mongo_tend *tend; /* tend.h: listeners, own nodes, deadlines; its own lock */
+  /* shared: guarded by mtx */
+  msg_mutex *mtx;
+  msg_mongo_queue *queues;
+  struct msg_mongo_undone { /* claims rolled back, at most 4096, oldest forgotten */
+    msg_oid id;
+    int32_t count;
+  } * undone;
+  size_t undone_count, undone_cap;
+} msg_mongo_store;
+
+typedef struct msg_mongo_session {
+  msg_session base;
+  /* immutable after open */
+  msg_mongo_store *store;
+  msg_mongo_queue *queue;
+  msg_mongo_names names;
+  int64_t participant_timeout_ms; /* from the settings of session_open */
+  bool lean;                      /* only the indexes that we need */
+  char check;                     /* implementation_check: 'w', 't', 'i' */
+} msg_mongo_session;
+
+/* ---- pool.c: clients ---- */
+
+/* A client on loan. */
+typedef struct msg_mongo_use {
+  msg_mongo_store *store;
+  mongoc_client_pool_t *pool;
+  mongoc_client_t *client;
+} msg_mongo_use;
+
+/** Take a client for operations, waiting at most MSG_MONGO_POOL_MS. `what` begins the error's text.
+ *  Errors: MSG_UNAVAILABLE none came free; MSG_FORKED. */
+int msg_mongo_take(msg_mongo_store *store, const char *what, msg_mongo_use *out, msg_err *err);
+/** The same from the pool for cursor threads. */
+int msg_mongo_take_cursor(msg_mongo_store *store, const char *what, msg_mongo_use *out,
+                          msg_err *err);
+/** Give it back. A use of zeroes is allowed. */
+void msg_mongo_give(msg_mongo_use *u);
+/** A collection of the store's database by name: mongoc_collection_destroy before the give. */
+mongoc_collection_t *msg_mongo_collection(msg_mongo_use *u, const char *name);
+
+/* ---- fail.c: errors ---- */
+
+/** Map a driver's error; `reply` may be NULL. Text: "<what>: <cause> (MongoDB at <hosts>)".
+ *  Returns AUTH, UNAVAILABLE (err->retry: repeating is safe), EXISTS (11000), TOOBIG, UNSUPPORTED,
+ *  else BACKEND. err->native is the server's or the driver's code. */
+int msg_mongo_fail(const msg_mongo_store *store, const char *what, const bson_error_t *error,
+                   const bson_t *reply, msg_err *err);
+/** Is it a duplicate key (11000)? */
+bool msg_mongo_is_duplicate(const bson_error_t *error, const bson_t *reply);
+/** Is the outcome of the write unknown, or was it refused before it began: may an idempotent one
+ *  be tried again? Network errors, stepdowns. */
+bool msg_mongo_is_passing(const bson_error_t *error, const bson_t *reply);
+bool msg_mongo_has_label(const bson_t *reply, const char *label);
+
+/* ---- clock.c: the server's time ---- */
+
+/** The server's time as this machine knows it: for index bounds and times of messages. */
+int64_t msg_mongo_now_ms(const msg_mongo_store *store);
+/** Append to a pipeline's or $expr's document: `key`: the server's own now plus `plus_ms`, a
+ *  date. The tests' clock shift is in it. */
+void msg_mongo_append_now(bson_t *doc, const char *key, int64_t plus_ms);
+
+/* ---- run.c: commands ---- */
+
+/* What an update, insert or delete did. */
+typedef struct msg_mongo_result {
+  int64_t matched, modified, inserted, deleted;
+} msg_mongo_result;
+
+/** update_many by filter and pipeline (a BSON array) or modifiers. Tried again on a passing error:
+ *  it must be idempotent. out may be NULL. */
+int msg_mongo_update(msg_mongo_use *u, const char *collection, const char *what,
+                     const bson_t *filter, const bson_t *change, msg_mongo_result *out,
+                     msg_err *err);
+/** delete_many. */
+int msg_mongo_delete(msg_mongo_use *u, const char *collection, const char *what,
+                     const bson_t *filter, msg_mongo_result *out, msg_err *err);
+/** Read from the primary; opts: projection, sort, limit. NULL: MSG_NOMEM. */
+mongoc_cursor_t *msg_mongo_query(msg_mongo_use *u, const char *collection, const bson_t *filter,
+                                 const bson_t *opts);
+/** Next document of a cursor: MSG_OK, MSG_NOTFOUND at the end. *doc lives until the next call. */
+int msg_mongo_next(msg_mongo_use *u, mongoc_cursor_t *cursor, const char *what, const bson_t **doc,
+                   msg_err *err);
+/** For each document of a query; a non-zero return of `row` ends it and is returned. */
+typedef int (*msg_mongo_row_fn)(void *arg, const bson_t *doc, msg_err *err);
+int msg_mongo_each(msg_mongo_use *u, const char *collection, const char *what, const bson_t *filter,
+                   const bson_t *opts, msg_mongo_row_fn row, void *arg, msg_err *err);
+
+/* ---- undone.c ---- */
+
+void msg_mongo_claims_undone(msg_store *, const msg_oid *ids, size_t n);
+/** Are there rolled-back deliveries? Cheap. */
+bool msg_mongo_undone_any(msg_mongo_store *store);
+/** Rolled-back deliveries of one message; they are forgotten. */
+int32_t msg_mongo_undone_take(msg_mongo_store *store, const msg_oid *id);
+
+/* ---- mongo.c ---- */
+
+extern const struct msg_store_ops msg_mongo_ops;
+
+/** The facts of a queue, made at first use. NULL when memory is out. */
+msg_mongo_queue *msg_mongo_queue_of(msg_mongo_store *store, const char *name);
+
+/* ---- indexes.c ---- */
+
+/** Make what is missing of the queue's indexes, once a process and queue. Called by verbs that
+ *  write. */
+int msg_mongo_indexes(msg_mongo_session *s, msg_mongo_use *u, msg_err *err);
+/** Are they known to be there? */
+bool msg_mongo_is_indexed(msg_mongo_session *s);
+/** After the error of a query that named one: were they dropped? Then they are forgotten: once more. */
+bool msg_mongo_lost_indexes(msg_mongo_session *s, const msg_err *err);
+
+/* ---- sweep.c ---- */
+
+/** Return, bury or remove at most 256 messages that are due: delays over, leases over, lives over.
+ *  Looks at most once in 50 ms a process and queue unless `force`. One call when nothing is due.
+ *  *moved (may be NULL): how many. */
+int msg_mongo_sweep(msg_mongo_session *s, msg_mongo_use *u, int64_t max_attempts, bool force,
+                    int *moved, msg_err *err);
+
+/* ---- seen.c ---- */
+
+/** Marks that are under way are written: for verbs that show who has seen what. */
+int msg_mongo_seen_flush(msg_mongo_session *s, msg_err *err);
+
+/* ---- listen.c ("watch"): what a node listens to ---- */
+
+typedef struct msg_mongo_listen {
+  char *pattern;
+  int64_t since_ms; /* broadcasts delivered after it (deliver_at > since); INT64_MIN: all */
+  msg_oid *before;  /* but for these, which were there already */
+  size_t before_count;
+} msg_mongo_listen;
+/** The patterns of a node in this queue; the caller's (msg_mongo_listens_free). */
+int msg_mongo_listens(msg_mongo_session *s, msg_mongo_use *u, const char *node,
+                      msg_mongo_listen **out, size_t *n, msg_err *err);
+void msg_mongo_listens_free(msg_mongo_listen *l, size_t n);
+
+/* ---- the verbs, by file (signatures as in store.h) ----
+ * put.c put   find.c find, get   claim.c claim, claimable   settle.c settle   unseen.c unseen
+ * seen.c seen   update.c update, remove   purge.c purge, redrive   count.c topics, queues, deadline
+ * "watch": listen.c, presence.c, lanes.c, watch.c, describe.c */
+int msg_mongo_put(msg_session *, const msg_actor *, msg_put *, size_t, msg_err *);
+int msg_mongo_find(msg_session *, const msg_filter *, msg_find **, msg_err *);
+int msg_mongo_find_next(msg_find *, msg_message *, msg_err *);
+void msg_mongo_find_close(msg_find *);
+int msg_mongo_get(msg_session *, const msg_oid *, msg_message *, msg_err *);
+int msg_mongo_claim(msg_session *, const msg_actor *, const msg_claim *, msg_list *, msg_err *);
+int msg_mongo_claimable(msg_session *, const msg_actor *, const msg_claim *, bool *, msg_err *);
+int msg_mongo_settle(msg_session *, const msg_actor *, const msg_settle *, msg_settle_item *,
+                     size_t, msg_err *);
+int msg_mongo_unseen(msg_session *, const msg_actor *, const msg_unseen *, msg_list *, msg_err *);
+int msg_mongo_seen(msg_session *, const msg_actor *, const msg_list *, bool *, msg_err *);
+int msg_mongo_apply(msg_session *, const msg_actor *, msg_unit *, msg_err *);
+int msg_mongo_undo(msg_session *, const msg_actor *, msg_unit *, msg_err *);
+int msg_mongo_change(msg_session *, const msg_actor *, const msg_oid *, const msg_update *,
+                     msg_err *);
+int msg_mongo_remove(msg_session *, const msg_actor *, const msg_oid *, msg_err *);
+int msg_mongo_purge(msg_session *, const msg_actor *, const msg_pattern *, int64_t *, msg_err *);
+int msg_mongo_redrive(msg_session *, const msg_actor *, const msg_pattern *, int64_t *, msg_err *);
+int msg_mongo_topics(msg_session *, msg_count_fn, void *, msg_err *);
+int msg_mongo_queues(msg_session *, msg_count_fn, void *, msg_err *);
+int msg_mongo_deadline(msg_session *, int64_t *, msg_err *);
+int msg_mongo_listen_to(msg_session *, const msg_actor *, const char *, bool, msg_err *);
+int msg_mongo_unlisten(msg_session *, const msg_actor *, const char *, msg_err *);
+int msg_mongo_listeners(msg_session *, msg_listener_fn, void *, msg_err *);
+bool msg_mongo_warning(msg_session *, char *, size_t);
+int msg_mongo_describe(msg_session *, msg_describe_fn, void *, msg_err *);
+int msg_mongo_presence_put(msg_session *, const msg_participant *, msg_err *);
+int msg_mongo_presence_list(msg_session *, msg_participant_fn, void *, msg_err *);
+int msg_mongo_presence_withdraw(msg_session *, const char *, bool, msg_err *);
+int msg_mongo_lanes(msg_session *, msg_lane_fn, void *, msg_err *);
+int msg_mongo_lane_drop(msg_session *, const char *, msg_err *);
+int msg_mongo_watch_open(msg_store *, const msg_settings *, msg_watch **, msg_err *);
+int msg_mongo_watch_next(msg_watch *, int64_t, msg_event *, msg_err *);
+void msg_mongo_watch_wake(msg_watch *);
+void msg_mongo_watch_info(const msg_watch *, msg_watch_info *);
+void msg_mongo_watch_close(msg_watch *);
+
+#endif

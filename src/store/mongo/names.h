@@ -1,0 +1,33 @@
+/* names.h - collections of a queue in the Standard layout, as Morphium names them, and ours beside
+ * them. */
+#ifndef MSG_MONGO_NAMES_H
+#define MSG_MONGO_NAMES_H
+
+#include <stdbool.h>
+
+#include "base/err.h"
+
+/* Longest collection name we make, NUL included: a queue name has at most 64 bytes. */
+#define MSG_MONGO_NAME_MAX 96
+
+typedef struct msg_mongo_names {
+  char messages[MSG_MONGO_NAME_MAX];     /* "msg", else "mmsg_<queue>" */
+  char locks[MSG_MONGO_NAME_MAX];        /* <messages>_lck */
+  char participants[MSG_MONGO_NAME_MAX]; /* <messages>_participants */
+  char keys[MSG_MONGO_NAME_MAX];         /* <messages>_keys: de-duplication, ours */
+  char listeners[MSG_MONGO_NAME_MAX];    /* <messages>_listeners: ours */
+} msg_mongo_names;
+
+/** Names for a queue ("msg" or NULL: the default).
+ *  Errors: MSG_INVALID too long, or it ends like a collection of another queue ("_lck", ...). */
+int msg_mongo_names_of(const char *queue, msg_mongo_names *out, msg_err *err);
+
+/** Is it a collection of messages, of participants or another one of a queue's? Its queue goes to
+ *  `queue` (MSG_MONGO_NAME_MAX bytes). False: not one of ours. */
+bool msg_mongo_queue_of_collection(const char *collection, char *queue);
+
+/** Fold a sender id as Morphium does for a lane: lower case, "_x" becomes "X". out: as long as id.
+ *  Ids that msg_node_name_check admits. ASCII only. */
+void msg_mongo_fold(const char *id, char *out);
+
+#endif

@@ -1,0 +1,165 @@
+/* owner.c - steps 4 and 5 of a claim: whose a marked message is. */
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "store/mongo/claiming.h"
+
+#define LOCK_WAIT_MS 200
+#define LOCK_STEP_MS 10
+
+void msg_mongo_append_mine(bson_t *filter, const msg_mongo_claiming *c, const msg_mongo_ids *ids) {
+  msg_mongo_append_ids(filter, "_id", "$in", ids->at, ids->n);
+  BSON_APPEND_UTF8(filter, "sq.token", c->token);
+}
+
+static void append_mine_alone(bson_t *filter, const msg_mongo_claiming *c,
+                              const msg_mongo_ids *ids) {
+  msg_mongo_append_mine(filter, c, ids);
+  BCON_APPEND(filter, "processed_by", "[", BCON_UTF8(c->actor->node), "]");
+}
+
+static int note_mine(void *arg, const bson_t *doc, msg_err *err) {
+  msg_mongo_claiming *c = arg;
+  msg_message m, *to;
+  int rc = msg_mongo_message(doc, msg_mongo_now_ms(c->s->store), true, &m, err);
+  if (rc != MSG_OK)
+    return rc;
+  if (!(to = msg_list_add(&c->got))) {
+    msg_message_clear(&m);
+    return msg_err_nomem(err);
+  }
+  *to = m;
+  return MSG_OK;
+}
+
+/* Reads those that bear my mark and no other. */
+static int read_mine(msg_mongo_claiming *c, const msg_mongo_ids *ids, msg_err *err) {
+  bson_t filter = BSON_INITIALIZER;
+  append_mine_alone(&filter, c, ids);
+  int rc = msg_mongo_each(c->u, c->s->names.messages, "claim", &filter, NULL, note_mine, c, err);
+  bson_destroy(&filter);
+  return rc;
+}
+
+/* A row of read_both. */
+static int note_either(void *arg, const bson_t *doc, msg_err *err) {
+  msg_mongo_claiming *c = arg;
+  msg_oid id;
+  if (!bson_has_field(doc, "lock"))
+    return note_mine(c, doc, err);
+  if (msg_mongo_get_oid(doc, "_id", &id) && msg_mongo_ids_add(&c->locked, &id) != MSG_OK)
+    return msg_err_nomem(err);
+  return MSG_OK;
+}
+
+/* The locks, then the messages, in this order: by one call. */
+static int read_both(msg_mongo_claiming *c, msg_err *err) {
+  bson_t locks = BSON_INITIALIZER, mine = BSON_INITIALIZER;
+  const bson_t *doc;
+  int rc;
+  msg_mongo_append_ids(&locks, "_id", "$in", c->ids.at, c->ids.n);
+  msg_mongo_append_alive(&locks, c->now_ms);
+  append_mine_alone(&mine, c, &c->ids);
+  bson_t *pipeline =
+      BCON_NEW("pipeline", "[", "{", "$match", BCON_DOCUMENT(&locks), "}", "{", "$project", "{",
+               "lock", "{", "$literal", BCON_BOOL(true), "}", "}", "}", "{", "$unionWith", "{",
+               "coll", BCON_UTF8(c->s->names.messages), "pipeline", "[", "{", "$match",
+               BCON_DOCUMENT(&mine), "}", "]", "}", "}", "]");
+  mongoc_collection_t *locked = msg_mongo_collection(c->u, c->s->names.locks);
+  mongoc_cursor_t *cursor =
+      mongoc_collection_aggregate(locked, MONGOC_QUERY_NONE, pipeline, NULL, NULL);
+  while ((rc = msg_mongo_next(c->u, cursor, "claim", &doc, err)) == MSG_OK)
+    if ((rc = note_either(c, doc, err)) != MSG_OK)
+      break;
+  mongoc_cursor_destroy(cursor);
+  mongoc_collection_destroy(locked);
+  bson_destroy(pipeline);
+  bson_destroy(&mine);
+  bson_destroy(&locks);
+  return rc == MSG_NOTFOUND ? MSG_OK : rc;
+}
+
+/* Takes those with a lock out of what was read: they are in doubt. */
+static void drop_locked(msg_mongo_claiming *c) {
+  size_t n = 0;
+  for (size_t i = 0; i < c->got.n; i++) {
+    if (msg_mongo_ids_have(&c->locked, &c->got.at[i].id))
+      msg_message_clear(&c->got.at[i]);
+    else
+      c->got.at[n++] = c->got.at[i];
+  }
+  c->got.n = n;
+}
+
+/* Another's mark stands beside mine, or its lock will not go: mine goes. */
+static int step_back(msg_mongo_claiming *c, const msg_mongo_ids *ids, msg_err *err) {
+  bson_t filter = BSON_INITIALIZER;
+  msg_mongo_append_mine(&filter, c, ids);
+  bson_t *change = BCON_NEW(
+      "0", "{", "$set", "{", "processed_by", "{", "$filter", "{", "input",
+      BCON_UTF8("$processed_by"), "cond", "{", "$ne", "[", BCON_UTF8("$$this"), "{", "$literal",
+      BCON_UTF8(c->actor->node), "}", "]", "}", "}", "}", "delete_at", "{", "$ifNull", "[",
+      BCON_UTF8("$sq.life"), BCON_UTF8("$delete_at"), "]", "}", "sq.attempts", "{", "$subtract",
+      "[", BCON_UTF8("$sq.attempts"), BCON_INT32(1), "]", "}", "}", "}", "1", "{", "$unset", "[",
+      BCON_UTF8("sq.state"), BCON_UTF8("sq.token"), BCON_UTF8("sq.owner"), BCON_UTF8("sq.since"),
+      BCON_UTF8("sq.until"), BCON_UTF8("sq.life"), "]", "}");
+  int rc = msg_mongo_update(c->u, c->s->names.messages, "claim", &filter, change, NULL, err);
+  bson_destroy(change);
+  bson_destroy(&filter);
+  return rc;
+}
+
+/* Those without lock are mine if they bear my mark alone. Of the others I wait for the lock to go,
+ * or for its owner's mark. */
+static int settle_conflicts(msg_mongo_claiming *c, msg_err *err) {
+  int64_t deadline_ms = msg_clock_mono_ms() + LOCK_WAIT_MS;
+  msg_mongo_ids doubt = c->locked, still = {0};
+  int rc = MSG_OK;
+  c->locked = (msg_mongo_ids){0};
+  while (rc == MSG_OK && doubt.n && msg_clock_mono_ms() < deadline_ms) {
+    msg_mongo_ids freed = {0};
+    msg_clock_sleep_ms(LOCK_STEP_MS);
+    rc = msg_mongo_read_locks(c, &doubt, &still, err);
+    for (size_t i = 0; rc == MSG_OK && i < doubt.n; i++)
+      if (!msg_mongo_ids_have(&still, &doubt.at[i]) &&
+          msg_mongo_ids_add(&freed, &doubt.at[i]) != MSG_OK)
+        rc = msg_err_nomem(err);
+    if (rc == MSG_OK && freed.n)
+      rc = read_mine(c, &freed, err);
+    if (rc == MSG_OK && freed.n) /* what of them is not mine alone */
+      for (size_t i = 0; i < c->got.n; i++)
+        for (size_t j = 0; j < freed.n; j++)
+          if (msg_oid_cmp(&c->got.at[i].id, &freed.at[j]) == 0)
+            freed.at[j] = freed.at[--freed.n];
+    if (rc == MSG_OK && freed.n)
+      rc = step_back(c, &freed, err);
+    msg_mongo_ids_clear(&freed);
+    msg_mongo_ids_clear(&doubt);
+    doubt = still;
+    still = (msg_mongo_ids){0};
+  }
+  if (rc == MSG_OK && doubt.n)
+    rc = step_back(c, &doubt, err);
+  msg_mongo_ids_clear(&doubt);
+  msg_mongo_ids_clear(&still);
+  return rc;
+}
+
+/* Before MongoDB 4.4 by two calls. */
+static int read_one_by_one(msg_mongo_claiming *c, msg_err *err) {
+  int rc = msg_mongo_read_locks(c, &c->ids, &c->locked, err);
+  return rc == MSG_OK ? read_mine(c, &c->ids, err) : rc;
+}
+
+int msg_mongo_read_back(msg_mongo_claiming *c, msg_err *err) {
+  msg_mongo_ids_clear(&c->locked);
+  int rc = strncmp(c->s->store->version, "4.2", 3) == 0 || c->s->store->sharded
+               ? read_one_by_one(c, err)
+               : read_both(c, err);
+  if (rc != MSG_OK || c->locked.n == 0)
+    return rc;
+  msg_mongo_note_locked(c->s);
+  drop_locked(c);
+  return settle_conflicts(c, err);
+}

@@ -1,0 +1,92 @@
+/* parts.c - see settle.h. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "store/mongo/settle.h"
+
+static int cmp_token(const char *a, const char *b) {
+  if (!a || !b)
+    return (a != NULL) - (b != NULL);
+  return strcmp(a, b);
+}
+
+static int by_token(const void *pa, const void *pb) {
+  const msg_settle_item *a = *(msg_settle_item *const *)pa, *b = *(msg_settle_item *const *)pb;
+  int c = cmp_token(a->token, b->token);
+  if (c == 0)
+    c = msg_oid_cmp(&a->id, &b->id);
+  return c ? c : (a > b) - (a < b);
+}
+
+static bool is_same(const msg_settle_item *a, const msg_settle_item *b) {
+  return cmp_token(a->token, b->token) == 0 && msg_oid_cmp(&a->id, &b->id) == 0;
+}
+
+static void cut(msg_mongo_parts *p) {
+  for (size_t i = 0; i < p->item_count; i++) {
+    const char *token = p->items[i]->token;
+    if (p->n == 0 || cmp_token(p->at[p->n - 1].token, token) != 0)
+      p->at[p->n++] = (msg_mongo_part){token, i, 0};
+    p->at[p->n - 1].n++;
+    p->ids[i] = p->items[i]->id;
+  }
+}
+
+int msg_mongo_parts_of(msg_settle_item *items, size_t n, msg_mongo_parts *out, msg_err *err) {
+  *out = (msg_mongo_parts){.items = msg_alloc(n * sizeof *out->items),
+                           .ids = msg_alloc(n * sizeof *out->ids),
+                           .at = msg_alloc(n * sizeof *out->at)};
+  if (!out->items || !out->ids || !out->at) {
+    msg_mongo_parts_clear(out);
+    return msg_err_nomem(err);
+  }
+  for (size_t i = 0; i < n; i++) {
+    items[i].done = false;
+    out->items[i] = &items[i];
+  }
+  qsort(out->items, n, sizeof *out->items, by_token);
+  for (size_t i = 0; i < n; i++)
+    if (out->item_count == 0 || !is_same(out->items[out->item_count - 1], out->items[i]))
+      out->items[out->item_count++] = out->items[i];
+  cut(out);
+  return MSG_OK;
+}
+
+void msg_mongo_parts_clear(msg_mongo_parts *p) {
+  msg_free(p->items);
+  msg_free(p->ids);
+  msg_free(p->at);
+  *p = (msg_mongo_parts){0};
+}
+
+void msg_mongo_append_theirs(bson_t *filter, const msg_mongo_parts *p, const msg_mongo_part *part,
+                             const char *node, enum msg_settle_verb verb, const char *mark) {
+  bson_t claimed = BSON_INITIALIZER, now;
+  msg_mongo_append_ids(filter, "_id", "$in", p->ids + part->first, part->n);
+  BSON_APPEND_UTF8(&claimed, "sq.state", "claimed");
+  if (verb != MSG_SETTLE_FREE) {
+    msg_mongo_now_expr(&now, 0);
+    if (part->token)
+      BSON_APPEND_UTF8(&claimed, "sq.token", part->token);
+    else
+      BSON_APPEND_UTF8(&claimed, "sq.owner", node);
+    BCON_APPEND(&claimed, "$expr", "{", "$gt", "[", BCON_UTF8("$sq.until"), BCON_DOCUMENT(&now),
+                "]", "}");
+    bson_destroy(&now);
+  }
+  BCON_APPEND(filter, "$or", "[", BCON_DOCUMENT(&claimed), "{", "sq.mark", BCON_UTF8(mark), "}",
+              "]");
+  bson_destroy(&claimed);
+}
+
+bson_t *msg_mongo_change_of(const msg_settle *how, const char *mark, int64_t max_attempts) {
+  switch (how->verb) {
+  case MSG_SETTLE_ACK: return msg_mongo_change_ack(mark);
+  case MSG_SETTLE_RELEASE: return msg_mongo_change_free(mark, how->delay_ms, max_attempts);
+  case MSG_SETTLE_EXTEND: return msg_mongo_change_extend(mark, how->lease_ms);
+  case MSG_SETTLE_REJECT: return msg_mongo_change_bury(mark, how->reason);
+  case MSG_SETTLE_FREE: break;
+  }
+  return msg_mongo_change_free(mark, 0, INT64_MAX);
+}

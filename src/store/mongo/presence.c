@@ -1,0 +1,342 @@
+#include "store/mongo/presence.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/process.h"
+#include "base/str.h"
+#include "store/mongo/tend.h"
+
+/* Morphium removes the document of a node that was silent for three time-outs. */
+#define PRUNE_TIMEOUTS 3
+
+static const char *text_at(const bson_t *doc, const char *path) {
+  bson_iter_t it, at;
+  return bson_iter_init(&it, doc) && bson_iter_find_descendant(&it, path, &at) &&
+                 BSON_ITER_HOLDS_UTF8(&at)
+             ? bson_iter_utf8(&at, NULL)
+             : NULL;
+}
+
+static int64_t number_at(const bson_t *doc, const char *path) {
+  bson_iter_t it, at;
+  return bson_iter_init(&it, doc) && bson_iter_find_descendant(&it, path, &at)
+             ? bson_iter_as_int64(&at)
+             : 0;
+}
+
+/* --- reading ------------------------------------------------------------------------------- */
+
+/* By its process where that can be seen, else by its last sign of life. */
+static bool is_alive(const msg_mongo_session *s, const char *process, int64_t last_seen_ms) {
+  switch (msg_process_liveness(process)) {
+  case MSG_ALIVE: return true;
+  case MSG_DEAD: return false;
+  case MSG_UNKNOWN: break;
+  }
+  return msg_clock_add(last_seen_ms, s->participant_timeout_ms) >= msg_mongo_now_ms(s->store);
+}
+
+/* The layout behind a registered name. */
+static const char *layout_of(const char *implementation) {
+  if (strcmp(implementation, "MultiCollectionMessaging") == 0)
+    return "multi";
+  if (strcmp(implementation, "DualChannelMessaging") == 0)
+    return "dual";
+  return "standard";
+}
+
+static char *copy_of(const char *text, bool *nomem) {
+  char *copy = msg_strdup(text ? text : "");
+  *nomem = *nomem || !copy;
+  return copy;
+}
+
+struct loading {
+  msg_mongo_session *s;
+  msg_mongo_people *people;
+};
+
+static int add_person(void *arg, const bson_t *doc, msg_err *err) {
+  struct loading *l = arg;
+  msg_mongo_people *people = l->people;
+  bool nomem = false;
+  const char *node = text_at(doc, "_id"), *named = text_at(doc, "implementation");
+  const char *ours = text_at(doc, "sq.implementation"), *layout = text_at(doc, "sq.layout");
+  if (!node)
+    return MSG_OK; /* no participant of anybody's */
+  if (msg_grow(&people->at, &people->cap, people->n + 1, sizeof *people->at) != MSG_OK)
+    return msg_err_nomem(err);
+  msg_participant *p = &people->at[people->n++];
+  *p = (msg_participant){
+      .node = copy_of(node, &nomem),
+      .host = copy_of(text_at(doc, "hostname"), &nomem),
+      .implementation = copy_of(ours ? ours : named, &nomem),
+      .layout = copy_of(layout ? layout : layout_of(named ? named : ""), &nomem),
+      .process = copy_of(text_at(doc, "sq.process"), &nomem),
+      .pid = (int)number_at(doc, "sq.pid"),
+      .automatic = number_at(doc, "sq.automatic") != 0,
+      .started_at_ms = number_at(doc, "started_at"),
+      .last_seen_ms = number_at(doc, "last_seen"),
+  };
+  if (nomem)
+    return msg_err_nomem(err);
+  p->alive = is_alive(l->s, p->process, p->last_seen_ms);
+  return MSG_OK;
+}
+
+int msg_mongo_people_load(msg_mongo_session *s, msg_mongo_use *u, msg_mongo_people *out,
+                          msg_err *err) {
+  struct loading l = {s, out};
+  bson_t all = BSON_INITIALIZER;
+  bson_t *opts = BCON_NEW("sort", "{", "_id", BCON_INT32(1), "}");
+  *out = (msg_mongo_people){0};
+  int rc =
+      msg_mongo_each(u, s->names.participants, "participants", &all, opts, add_person, &l, err);
+  bson_destroy(&all);
+  bson_destroy(opts);
+  return rc;
+}
+
+void msg_mongo_people_clear(msg_mongo_people *p) {
+  for (size_t i = 0; i < p->n; i++) {
+    msg_free(p->at[i].node);
+    msg_free(p->at[i].host);
+    msg_free(p->at[i].implementation);
+    msg_free(p->at[i].layout);
+    msg_free(p->at[i].process);
+  }
+  msg_free(p->at);
+  *p = (msg_mongo_people){0};
+}
+
+const msg_participant *msg_mongo_people_find(const msg_mongo_people *p, const char *node) {
+  for (size_t i = 0; i < p->n; i++)
+    if (strcmp(p->at[i].node, node) == 0)
+      return &p->at[i];
+  return NULL;
+}
+
+int msg_mongo_presence_list(msg_session *base, msg_participant_fn fn, void *arg, msg_err *err) {
+  msg_mongo_session *s = (msg_mongo_session *)base;
+  msg_mongo_people people = {0};
+  msg_mongo_use u;
+  int rc = msg_mongo_take(s->store, "participants", &u, err);
+  if (rc != MSG_OK)
+    return rc;
+  rc = msg_mongo_people_load(s, &u, &people, err);
+  msg_mongo_give(&u);
+  for (size_t i = 0; rc == MSG_OK && i < people.n; i++)
+    rc = fn(arg, &people.at[i]);
+  msg_mongo_people_clear(&people);
+  return rc;
+}
+
+/* --- writing ------------------------------------------------------------------------------- */
+
+/* As Morphium writes them: $set of the whole document, its _id too. */
+static bson_t *document_of(const msg_participant *p, int64_t last_seen_ms) {
+  return BCON_NEW("$set", "{", "_id", BCON_UTF8(p->node), "implementation",
+                  BCON_UTF8(MSG_MONGO_IMPLEMENTATION), "hostname",
+                  BCON_UTF8(p->host ? p->host : ""), "started_at", BCON_INT64(p->started_at_ms),
+                  "last_seen", BCON_INT64(last_seen_ms), "sq", "{", "implementation",
+                  BCON_UTF8(p->implementation), "layout", BCON_UTF8(p->layout), "process",
+                  BCON_UTF8(p->process), "pid", BCON_INT32(p->pid), "automatic",
+                  BCON_BOOL(p->automatic), "}", "}");
+}
+
+static bool add_upsert(mongoc_bulk_operation_t *bulk, const msg_participant *p,
+                       int64_t last_seen_ms, bson_error_t *error) {
+  bson_t *filter = BCON_NEW("_id", BCON_UTF8(p->node));
+  bson_t *change = document_of(p, last_seen_ms);
+  bson_t *opts = BCON_NEW("upsert", BCON_BOOL(true));
+  bool ok = mongoc_bulk_operation_update_one_with_opts(bulk, filter, change, opts, error);
+  bson_destroy(filter);
+  bson_destroy(change);
+  bson_destroy(opts);
+  return ok;
+}
+
+static bool add_prune(mongoc_bulk_operation_t *bulk, int64_t before_ms, bson_error_t *error) {
+  bson_t *filter = BCON_NEW("last_seen", "{", "$lt", BCON_INT64(before_ms), "}");
+  bool ok = mongoc_bulk_operation_remove_many_with_opts(bulk, filter, NULL, error);
+  bson_destroy(filter);
+  return ok;
+}
+
+/* Idempotent: the driver tries it again by itself. */
+static int run_bulk(msg_mongo_session *s, mongoc_bulk_operation_t *bulk, bool ok,
+                    bson_error_t *error, msg_err *err) {
+  bson_t reply = BSON_INITIALIZER;
+  if (ok) {
+    bson_destroy(&reply);
+    ok = mongoc_bulk_operation_execute(bulk, &reply, error) != 0;
+  }
+  int rc = ok ? MSG_OK : msg_mongo_fail(s->store, "announce", error, &reply, err);
+  bson_destroy(&reply);
+  mongoc_bulk_operation_destroy(bulk);
+  return rc;
+}
+
+static mongoc_bulk_operation_t *new_bulk(msg_mongo_session *s, msg_mongo_use *u) {
+  bson_t *opts = BCON_NEW("ordered", BCON_BOOL(false));
+  mongoc_collection_t *c = msg_mongo_collection(u, s->names.participants);
+  mongoc_bulk_operation_t *bulk = mongoc_collection_create_bulk_operation_with_opts(c, opts);
+  mongoc_collection_destroy(c);
+  bson_destroy(opts);
+  return bulk;
+}
+
+/* --- the implementation check -------------------------------------------------------------- */
+
+/* What was announced by somebody who lives and lays the queue out otherwise. */
+struct foreign {
+  int64_t since_ms;
+  char node[80], implementation[80];
+  int count;
+};
+
+static int note_foreign(void *arg, const bson_t *doc, msg_err *err) {
+  struct foreign *f = arg;
+  const char *node = text_at(doc, "_id"), *named = text_at(doc, "implementation");
+  (void)err;
+  if (!node || !named || number_at(doc, "last_seen") < f->since_ms)
+    return MSG_OK;
+  if (f->count++ == 0) {
+    snprintf(f->node, sizeof f->node, "%s", msg_show(node).s);
+    snprintf(f->implementation, sizeof f->implementation, "%s", msg_show(named).s);
+  }
+  return MSG_OK;
+}
+
+static int find_foreign(msg_mongo_session *s, msg_mongo_use *u, struct foreign *f, msg_err *err) {
+  f->since_ms = msg_mongo_now_ms(s->store) - s->participant_timeout_ms;
+  bson_t *filter = BCON_NEW("implementation", "{", "$nin", "[", BCON_UTF8(MSG_MONGO_IMPLEMENTATION),
+                            BCON_NULL, "]", "}");
+  int rc = msg_mongo_each(u, s->names.participants, "announce", filter, NULL, note_foreign, f, err);
+  bson_destroy(filter);
+  return rc;
+}
+
+static void set_warning(msg_mongo_session *s, const struct foreign *f) {
+  char text[sizeof s->store->tend->layout.text] = "";
+  if (f->count > 0)
+    snprintf(
+        text, sizeof text,
+        "%d node%s of another layout on queue '%s', such as '%.60s' (%.60s): messages get lost "
+        "between layouts",
+        f->count, f->count == 1 ? "" : "s", s->queue->name, f->node, f->implementation);
+  msg_mongo_warn(s->store, &s->store->tend->layout, text);
+}
+
+/* Answers get lost between layouts. `node`: who joins; NULL: a heartbeat, which only warns. */
+static int check(msg_mongo_session *s, msg_mongo_use *u, const char *node, msg_err *err) {
+  struct foreign f = {0};
+  if (s->check == 'i')
+    return MSG_OK;
+  int rc = find_foreign(s, u, &f, err);
+  if (rc != MSG_OK)
+    return rc;
+  set_warning(s, &f);
+  if (f.count == 0 || s->check != 't' || !node)
+    return MSG_OK;
+  return msg_err_set(err, MSG_MISUSE,
+                     "announce '%s': node '%s' lays queue '%s' out as %s, and messages get lost "
+                     "between layouts: give all its nodes one, or open with implementation_check "
+                     "'warn'",
+                     msg_show(node).s, f.node, s->queue->name, f.implementation);
+}
+
+/* --- the verbs ----------------------------------------------------------------------------- */
+
+static int delete_one(msg_mongo_session *s, msg_mongo_use *u, const char *node, int64_t *count,
+                      msg_err *err) {
+  msg_mongo_result result = {0};
+  bson_t *filter = BCON_NEW("_id", BCON_UTF8(node));
+  int rc = msg_mongo_delete(u, s->names.participants, "withdraw", filter, &result, err);
+  bson_destroy(filter);
+  *count = result.deleted;
+  return rc;
+}
+
+static int put(msg_mongo_session *s, msg_mongo_use *u, const msg_participant *p, msg_err *err) {
+  bson_error_t error = {0};
+  int64_t gone;
+  mongoc_bulk_operation_t *bulk = new_bulk(s, u);
+  int rc = run_bulk(s, bulk, add_upsert(bulk, p, p->last_seen_ms, &error), &error, err);
+  if (rc == MSG_OK)
+    rc = check(s, u, p->node, err);
+  if (rc == MSG_MISUSE)
+    delete_one(s, u, p->node, &gone, NULL);
+  return rc;
+}
+
+int msg_mongo_presence_put(msg_session *base, const msg_participant *p, msg_err *err) {
+  msg_mongo_session *s = (msg_mongo_session *)base;
+  msg_mongo_use u;
+  int rc = msg_mongo_take(s->store, "announce", &u, err);
+  if (rc != MSG_OK)
+    return rc;
+  rc = put(s, &u, p, err);
+  msg_mongo_give(&u);
+  if (rc == MSG_OK && strcmp(p->process, msg_process_self()) == 0)
+    rc = msg_mongo_own_put(s->store, s->queue, p, err);
+  return rc;
+}
+
+int msg_mongo_heartbeat(msg_mongo_session *s, msg_mongo_use *u, msg_err *err) {
+  msg_mongo_own *own = NULL;
+  size_t n = 0;
+  bson_error_t error = {0};
+  int64_t now_ms = msg_mongo_now_ms(s->store);
+  int rc = msg_mongo_own_list(s->store, s->queue, &own, &n, err);
+  if (rc != MSG_OK || n == 0) {
+    msg_mongo_own_free(own, n);
+    return rc;
+  }
+  mongoc_bulk_operation_t *bulk = new_bulk(s, u);
+  bool ok = add_prune(bulk, now_ms - PRUNE_TIMEOUTS * s->participant_timeout_ms, &error);
+  for (size_t i = 0; ok && i < n; i++)
+    ok = add_upsert(bulk, &own[i].row, now_ms, &error);
+  rc = run_bulk(s, bulk, ok, &error, err);
+  msg_mongo_own_free(own, n);
+  return rc == MSG_OK ? check(s, u, NULL, err) : rc;
+}
+
+static int no_participant(const char *node, msg_err *err) {
+  return msg_err_set(err, MSG_NOTFOUND, "withdraw: no participant '%s': see table msg_participants",
+                     msg_show(node).s);
+}
+
+static int withdraw(msg_mongo_session *s, msg_mongo_use *u, const char *node, bool only_dead,
+                    msg_err *err) {
+  msg_mongo_people people;
+  int64_t gone = 0;
+  int rc = msg_mongo_people_load(s, u, &people, err);
+  const msg_participant *p = rc == MSG_OK ? msg_mongo_people_find(&people, node) : NULL;
+  if (rc == MSG_OK && only_dead && p && p->alive)
+    rc = msg_err_set(err, MSG_MISUSE,
+                     "participant '%s' is alive: close it there, or end its process first",
+                     msg_show(node).s);
+  if (rc == MSG_OK) {
+    msg_mongo_own_drop(s->store, s->queue, node); /* before: or a heartbeat brings it back */
+    if (p && p->automatic)
+      msg_mongo_heard_drop(s->store, s->queue, node);
+    rc = delete_one(s, u, node, &gone, err);
+  }
+  msg_mongo_people_clear(&people);
+  return rc == MSG_OK && gone == 0 ? no_participant(node, err) : rc;
+}
+
+int msg_mongo_presence_withdraw(msg_session *base, const char *node, bool only_dead, msg_err *err) {
+  msg_mongo_session *s = (msg_mongo_session *)base;
+  msg_mongo_use u;
+  int rc = msg_mongo_take(s->store, "withdraw", &u, err);
+  if (rc != MSG_OK)
+    return rc;
+  rc = withdraw(s, &u, node, only_dead, err);
+  msg_mongo_give(&u);
+  return rc;
+}

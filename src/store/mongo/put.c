@@ -1,0 +1,310 @@
+/* put.c - adding messages: one alone by one insert, more by one transaction. */
+#include "store/mongo/put.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "store/mongo/group.h"
+#include "store/mongo/keys.h"
+
+#define PAUSE_MS    50
+#define BATCH_BYTES (12 * 1024 * 1024)
+#define BATCH_ROWS  5000
+
+/* ---- one document ---- */
+
+/* `now` in place of when the call was made; what was delayed keeps its time. */
+static msg_message stamped(const msg_message *m, int64_t now_ms) {
+  msg_message copy = *m;
+  if (m->deliver_at_ms <= m->timestamp_ms) {
+    int64_t by_ms = now_ms - m->timestamp_ms;
+    copy.deliver_at_ms = now_ms;
+    if (m->delete_at_ms != MSG_NEVER)
+      copy.delete_at_ms = m->delete_at_ms + by_ms;
+  }
+  copy.timestamp_ms = now_ms;
+  return copy;
+}
+
+static int build(msg_mongo_session *s, const msg_message *m, bool stamp, bool head, bson_t *doc,
+                 msg_err *err) {
+  msg_mongo_standing standing = {.head = head,
+                                 .blocked = m->group && m->exclusive && !head,
+                                 .now_ms = msg_mongo_now_ms(s->store),
+                                 .shift_ms = s->store->clock_offset_ms};
+  if (!stamp)
+    return msg_mongo_document(m, &standing, doc, err);
+  msg_message now = stamped(m, msg_clock_now_ms());
+  return msg_mongo_document(&now, &standing, doc, err);
+}
+
+static int taken(const msg_oid *id, msg_err *err) {
+  char hex[MSG_OID_HEX + 1];
+  msg_oid_hex(id, hex);
+  return msg_err_set(err, MSG_EXISTS, "send: a message with id %s is there already", hex);
+}
+
+/* ---- one alone ---- */
+
+static int note_sender(void *arg, const bson_t *doc, msg_err *err) {
+  const char *sender = msg_mongo_get_text(doc, "sender"), **mine = arg;
+  (void)err;
+  if (sender && strcmp(sender, *mine) == 0)
+    *mine = NULL;
+  return MSG_OK;
+}
+
+/* After a try whose outcome was unknown: is it ours that is there? */
+static int is_ours(msg_mongo_session *s, msg_mongo_use *u, const msg_message *m, bool *ours,
+                   msg_err *err) {
+  const char *sender = m->sender;
+  bson_t filter = BSON_INITIALIZER;
+  msg_mongo_append_oid(&filter, "_id", &m->id);
+  int rc = msg_mongo_each(u, s->names.messages, "send", &filter, NULL, note_sender, &sender, err);
+  bson_destroy(&filter);
+  *ours = rc == MSG_OK && !sender;
+  return rc;
+}
+
+static int insert_one(msg_mongo_session *s, msg_mongo_use *u, const msg_message *m, msg_err *err) {
+  mongoc_collection_t *c = msg_mongo_collection(u, s->names.messages);
+  int64_t deadline_ms = msg_clock_mono_ms() + MSG_MONGO_WRITE_MS;
+  bson_t doc = BSON_INITIALIZER;
+  bool before = false, ours = false;
+  int rc = build(s, m, false, false, &doc, err);
+  while (rc == MSG_OK) {
+    bson_error_t error;
+    bson_t reply;
+    bool ok = mongoc_collection_insert_one(c, &doc, NULL, &reply, &error);
+    bool passing = !ok && msg_mongo_is_passing(&error, &reply);
+    if (!ok && msg_mongo_is_duplicate(&error, &reply)) {
+      rc = before ? is_ours(s, u, m, &ours, err) : MSG_OK;
+      rc = rc == MSG_OK && !ours ? taken(&m->id, err) : rc;
+      ok = true;
+    } else if (!ok) {
+      rc = msg_mongo_fail(s->store, "send", &error, &reply, err);
+    }
+    bson_destroy(&reply);
+    if (ok || !passing || msg_clock_mono_ms() >= deadline_ms)
+      break;
+    before = true;
+    rc = MSG_OK;
+    msg_clock_sleep_ms(PAUSE_MS);
+  }
+  bson_destroy(&doc);
+  mongoc_collection_destroy(c);
+  return rc;
+}
+
+/* ---- many ---- */
+
+/* One run of the work. */
+struct putting {
+  msg_mongo_txn *t;
+  msg_mongo_putting *p;
+  msg_mongo_groups groups; /* head: it has one */
+};
+
+static int note_head(void *arg, const bson_t *doc, msg_err *err) {
+  struct putting *w = arg;
+  const char *topic = msg_mongo_get_text(doc, "topic"),
+             *group = msg_mongo_get_text(doc, "sq.group");
+  if (!topic || !group)
+    return MSG_OK;
+  struct msg_mongo_group *g = msg_mongo_groups_add(&w->groups, topic, group);
+  if (!g)
+    return msg_err_nomem(err);
+  g->head = true;
+  return MSG_OK;
+}
+
+/* Which of the batch's groups have a head. */
+static int find_heads(struct putting *w, msg_err *err) {
+  bson_t filter = BSON_INITIALIZER;
+  bson_t *opts =
+      BCON_NEW("projection", "{", "topic", BCON_INT32(1), "sq.group", BCON_INT32(1), "}");
+  int rc = MSG_OK;
+  for (size_t i = 0; i < w->p->n; i++) {
+    const msg_message *m = w->p->items[i].message;
+    if (m->group && !w->p->items[i].existed &&
+        !msg_mongo_groups_add(&w->groups, m->topic, m->group))
+      rc = msg_err_nomem(err);
+  }
+  if (rc == MSG_OK && w->groups.n) {
+    msg_mongo_note_grouped(w->t->s);
+    msg_mongo_append_groups(&filter, &w->groups);
+    BSON_APPEND_BOOL(&filter, "sq.head", true);
+    rc =
+        msg_mongo_txn_each(w->t, w->t->s->names.messages, "send", &filter, opts, note_head, w, err);
+  }
+  bson_destroy(opts);
+  bson_destroy(&filter);
+  return rc;
+}
+
+/* The first of a group without head becomes it. */
+static bool becomes_head(struct putting *w, const msg_message *m) {
+  if (!m->group || !m->exclusive)
+    return false;
+  struct msg_mongo_group *g = msg_mongo_groups_add(&w->groups, m->topic, m->group);
+  if (!g || g->head)
+    return false;
+  return g->head = true;
+}
+
+/* Whose id was refused: the text of the first error holds it. */
+static int refused(struct putting *w, const bson_t *reply, const bson_error_t *error,
+                   msg_err *err) {
+  const char *message = error->message;
+  (void)reply;
+  if (!strstr(message, "index: _id_") && !strstr(message, "_id_ dup key")) {
+    w->t->again = true; /* another was faster to be the group's head */
+    return msg_mongo_fail(w->t->u->store, "send", error, NULL, err);
+  }
+  for (size_t i = 0; i < w->p->n; i++) {
+    char hex[MSG_OID_HEX + 1];
+    msg_oid_hex(&w->p->items[i].message->id, hex);
+    if (strstr(message, hex))
+      return taken(&w->p->items[i].message->id, err);
+  }
+  return msg_mongo_fail(w->t->u->store, "send", error, NULL, err);
+}
+
+static int insert_batch(struct putting *w, bson_t **docs, size_t n, msg_err *err) {
+  mongoc_collection_t *c = msg_mongo_collection(w->t->u, w->t->s->names.messages);
+  bson_error_t error;
+  bson_t reply;
+  int rc = MSG_OK;
+  if (!mongoc_collection_insert_many(c, (const bson_t **)docs, n, &w->t->opts, &reply, &error)) {
+    if (msg_mongo_is_duplicate(&error, &reply))
+      rc = refused(w, &reply, &error, err);
+    else
+      rc = msg_mongo_txn_fail(w->t, "send", &error, &reply, err);
+  }
+  bson_destroy(&reply);
+  mongoc_collection_destroy(c);
+  return rc;
+}
+
+/* From item *i on as many as one batch takes. */
+static int next_batch(struct putting *w, size_t *i, bson_t **docs, size_t *n, msg_err *err) {
+  size_t bytes = 0;
+  int rc = MSG_OK;
+  *n = 0;
+  for (; rc == MSG_OK && *i < w->p->n && *n < BATCH_ROWS && bytes < BATCH_BYTES; ++*i) {
+    msg_put *item = &w->p->items[*i];
+    if (item->existed)
+      continue;
+    docs[*n] = bson_new();
+    rc = build(w->t->s, item->message, w->p->stamp, becomes_head(w, item->message), docs[*n], err);
+    bytes += docs[(*n)++]->len;
+  }
+  return rc;
+}
+
+static int insert_all(struct putting *w, msg_err *err) {
+  size_t most = w->p->n < BATCH_ROWS ? w->p->n : BATCH_ROWS;
+  bson_t **docs = msg_alloc(most * sizeof *docs);
+  int rc = docs ? MSG_OK : msg_err_nomem(err);
+  for (size_t i = 0; rc == MSG_OK && i < w->p->n;) {
+    size_t n = 0;
+    rc = next_batch(w, &i, docs, &n, err);
+    if (rc == MSG_OK && n)
+      rc = insert_batch(w, docs, n, err);
+    for (size_t k = 0; k < n; k++)
+      bson_destroy(docs[k]);
+  }
+  msg_free(docs);
+  return rc;
+}
+
+int msg_mongo_put_work(msg_mongo_txn *t, void *arg, msg_err *err) {
+  struct putting w = {.t = t, .p = arg};
+  for (size_t i = 0; i < w.p->n; i++) {
+    w.p->items[i].existed = false;
+    w.p->items[i].id = w.p->items[i].message->id;
+  }
+  int rc = msg_mongo_keys_enter(t, w.p->items, w.p->n, err);
+  if (rc == MSG_OK)
+    rc = find_heads(&w, err);
+  if (rc == MSG_OK)
+    rc = insert_all(&w, err);
+  msg_mongo_groups_clear(&w.groups);
+  return rc;
+}
+
+/* ---- the verb ---- */
+
+static int by_id(const void *a, const void *b) {
+  return msg_oid_cmp(&(*(const msg_put *const *)a)->message->id,
+                     &(*(const msg_put *const *)b)->message->id);
+}
+
+/* The same id twice in one batch: known without the server. */
+static int check_ids(msg_put *items, size_t n, msg_err *err) {
+  const msg_put **sorted = msg_alloc(n * sizeof *sorted);
+  int rc = MSG_OK;
+  if (!sorted)
+    return msg_err_nomem(err);
+  for (size_t i = 0; i < n; i++)
+    sorted[i] = &items[i];
+  qsort(sorted, n, sizeof *sorted, by_id);
+  for (size_t i = 1; rc == MSG_OK && i < n; i++)
+    if (by_id(&sorted[i - 1], &sorted[i]) == 0)
+      rc = taken(&sorted[i]->message->id, err);
+  msg_free(sorted);
+  return rc;
+}
+
+static bool is_plain(const msg_message *m) {
+  return !m->key && !(m->group && m->exclusive);
+}
+
+/* A follower that came while its head went: nobody else would call it. */
+static int look_after_groups(msg_mongo_session *s, msg_mongo_use *u, const msg_put *items, size_t n,
+                             msg_err *err) {
+  msg_mongo_groups g = {0};
+  int rc = MSG_OK;
+  for (size_t i = 0; i < n; i++) {
+    const msg_message *m = items[i].message;
+    if (m->group && m->exclusive && !items[i].existed &&
+        !msg_mongo_groups_add(&g, m->topic, m->group))
+      rc = msg_err_nomem(err);
+  }
+  if (rc == MSG_OK && g.n)
+    rc = msg_mongo_groups_promote(s, u, &g, err);
+  msg_mongo_groups_clear(&g);
+  return rc;
+}
+
+static int put_many(msg_mongo_session *s, msg_mongo_use *u, const msg_actor *actor, msg_put *items,
+                    size_t n, msg_err *err) {
+  msg_mongo_putting p = {.actor = actor, .items = items, .n = n};
+  int rc = check_ids(items, n, err);
+  if (rc == MSG_OK)
+    rc = msg_mongo_transact(s, u, "send", msg_mongo_put_work, &p, err);
+  return rc == MSG_OK ? look_after_groups(s, u, items, n, err) : rc;
+}
+
+int msg_mongo_put(msg_session *base, const msg_actor *actor, msg_put *items, size_t n,
+                  msg_err *err) {
+  msg_mongo_session *s = (msg_mongo_session *)base;
+  msg_mongo_use u;
+  int rc = msg_mongo_take(s->store, "send", &u, err);
+  if (rc != MSG_OK)
+    return rc;
+  rc = msg_mongo_indexes(s, &u, err);
+  if (rc == MSG_OK && n == 1 && is_plain(items[0].message)) {
+    rc = insert_one(s, &u, items[0].message, err);
+    if (rc == MSG_OK) {
+      items[0].id = items[0].message->id;
+      items[0].existed = false;
+    }
+  } else if (rc == MSG_OK) {
+    rc = put_many(s, &u, actor, items, n, err);
+  }
+  msg_mongo_give(&u);
+  return rc;
+}

@@ -1,0 +1,17 @@
+/* put.h - adding messages within a transaction: shared by put and apply. */
+#ifndef MSG_MONGO_PUT_H
+#define MSG_MONGO_PUT_H
+
+#include "store/mongo/transaction.h"
+
+typedef struct msg_mongo_putting {
+  const msg_actor *actor;
+  msg_put *items;
+  size_t n;
+  bool stamp; /* what was due at once is sent now */
+} msg_mongo_putting;
+
+/** A work: adds all of them. */
+int msg_mongo_put_work(msg_mongo_txn *t, void *putting, msg_err *err);
+
+#endif

@@ -1,0 +1,227 @@
+#include "store/mongo/query.h"
+
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+
+/* ---- lists ---- */
+
+int msg_mongo_ids_add(msg_mongo_ids *l, const msg_oid *id) {
+  if (msg_grow(&l->at, &l->cap, l->n + 1, sizeof *l->at) != MSG_OK)
+    return MSG_NOMEM;
+  l->at[l->n++] = *id;
+  return MSG_OK;
+}
+
+bool msg_mongo_ids_have(const msg_mongo_ids *l, const msg_oid *id) {
+  for (size_t i = 0; i < l->n; i++)
+    if (msg_oid_cmp(&l->at[i], id) == 0)
+      return true;
+  return false;
+}
+
+void msg_mongo_ids_clear(msg_mongo_ids *l) {
+  msg_free(l->at);
+  *l = (msg_mongo_ids){0};
+}
+
+int msg_mongo_texts_add(msg_mongo_texts *l, const char *text) {
+  char *copy = msg_strdup(text);
+  if (!copy || msg_grow(&l->at, &l->cap, l->n + 1, sizeof *l->at) != MSG_OK) {
+    msg_free(copy);
+    return MSG_NOMEM;
+  }
+  l->at[l->n++] = copy;
+  return MSG_OK;
+}
+
+void msg_mongo_texts_clear(msg_mongo_texts *l) {
+  for (size_t i = 0; i < l->n; i++)
+    msg_free(l->at[i]);
+  msg_free(l->at);
+  *l = (msg_mongo_texts){0};
+}
+
+/* ---- pieces ---- */
+
+void msg_mongo_append_ids(bson_t *doc, const char *key, const char *op, const msg_oid *ids,
+                          size_t n) {
+  bson_t in, array;
+  char buffer[16];
+  const char *k;
+  BSON_APPEND_DOCUMENT_BEGIN(doc, key, &in);
+  BSON_APPEND_ARRAY_BEGIN(&in, op, &array);
+  for (size_t i = 0; i < n; i++) {
+    bson_uint32_to_string((uint32_t)i, &k, buffer, sizeof buffer);
+    msg_mongo_append_oid(&array, k, &ids[i]);
+  }
+  bson_append_array_end(&in, &array);
+  bson_append_document_end(doc, &in);
+}
+
+void msg_mongo_append_texts(bson_t *doc, const char *key, const char *op, char *const *texts,
+                            size_t n, bool null) {
+  bson_t in, array;
+  char buffer[16];
+  const char *k;
+  BSON_APPEND_DOCUMENT_BEGIN(doc, key, &in);
+  BSON_APPEND_ARRAY_BEGIN(&in, op, &array);
+  for (size_t i = 0; i < n; i++) {
+    bson_uint32_to_string((uint32_t)i, &k, buffer, sizeof buffer);
+    BSON_APPEND_UTF8(&array, k, texts[i]);
+  }
+  if (null) {
+    bson_uint32_to_string((uint32_t)n, &k, buffer, sizeof buffer);
+    BSON_APPEND_NULL(&array, k);
+  }
+  bson_append_array_end(&in, &array);
+  bson_append_document_end(doc, &in);
+}
+
+void msg_mongo_append_alive(bson_t *doc, int64_t now_ms) {
+  BCON_APPEND(doc, "delete_at", "{", "$not", "{", "$lte", BCON_DATE_TIME(now_ms), "}", "}");
+}
+
+void msg_mongo_append_alive_now(bson_t *doc) {
+  bson_t now;
+  msg_mongo_now_expr(&now, 0);
+  BCON_APPEND(doc, "$expr", "{", "$or", "[", "{", "$lte", "[", BCON_UTF8("$delete_at"), BCON_NULL,
+              "]", "}", "{", "$gt", "[", BCON_UTF8("$delete_at"), BCON_DOCUMENT(&now), "]", "}",
+              "]", "}");
+  bson_destroy(&now);
+}
+
+void msg_mongo_append_untaken(bson_t *doc) {
+  BCON_APPEND(doc, "processed_by", "{", "$in", "[", BCON_NULL, "[", "]", "]", "}");
+}
+
+void msg_mongo_append_there(bson_t *doc) {
+  BCON_APPEND(doc, "sq.state", "{", "$ne", BCON_UTF8("done"), "}");
+}
+
+void msg_mongo_now_expr(bson_t *out, int64_t plus_ms) {
+  bson_t terms;
+  bson_init(out);
+  BSON_APPEND_ARRAY_BEGIN(out, "$add", &terms);
+  BSON_APPEND_UTF8(&terms, "0", "$$NOW");
+  BSON_APPEND_INT64(&terms, "1", plus_ms + msg_clock_shifted());
+  bson_append_array_end(out, &terms);
+}
+
+/* ---- old nodes ---- */
+
+static void note_unnamed(msg_mongo_session *s) {
+  msg_mutex_lock(s->store->mtx);
+  s->queue->unnamed = true;
+  msg_mutex_unlock(s->store->mtx);
+}
+
+bool msg_mongo_is_unnamed(msg_mongo_session *s) {
+  msg_mutex_lock(s->store->mtx);
+  bool is = s->queue->unnamed;
+  msg_mutex_unlock(s->store->mtx);
+  return is;
+}
+
+static int note_row(void *arg, const bson_t *doc, msg_err *err) {
+  (void)doc;
+  (void)err;
+  note_unnamed(arg);
+  return MSG_OK;
+}
+
+int msg_mongo_look_unnamed(msg_mongo_session *s, msg_mongo_use *u, msg_err *err) {
+  bson_t *filter = BCON_NEW("topic", BCON_NULL);
+  bson_t *opts = BCON_NEW("projection", "{", "_id", BCON_INT32(1), "}", "limit", BCON_INT64(1));
+  int rc = msg_mongo_each(u, s->names.messages, "look for topics", filter, opts, note_row, s, err);
+  bson_destroy(opts);
+  bson_destroy(filter);
+  return rc;
+}
+
+/* ---- topics ---- */
+
+static bool is_wanted(const char *topic, const msg_pattern *pattern,
+                      const msg_pattern *const *paused, size_t paused_count) {
+  for (size_t i = 0; i < paused_count; i++)
+    if (msg_pattern_match(paused[i], topic))
+      return false;
+  return !pattern || msg_pattern_match(pattern, topic);
+}
+
+/* Distinct values of a field by its index. */
+static int distinct(msg_mongo_session *s, msg_mongo_use *u, const char *field, const bson_t *query,
+                    bson_t *reply, msg_err *err) {
+  bson_error_t error;
+  bson_t cmd = BSON_INITIALIZER;
+  BSON_APPEND_UTF8(&cmd, "distinct", s->names.messages);
+  BSON_APPEND_UTF8(&cmd, "key", field);
+  BSON_APPEND_DOCUMENT(&cmd, "query", query);
+  bool ok = mongoc_client_read_command_with_opts(u->client, s->store->db, &cmd, NULL, NULL, reply,
+                                                 &error);
+  bson_destroy(&cmd);
+  return ok ? MSG_OK : msg_mongo_fail(s->store, "look for topics", &error, reply, err);
+}
+
+static int gather(const bson_t *reply, const msg_pattern *pattern, const msg_pattern *const *paused,
+                  size_t paused_count, msg_mongo_texts *out, bool *unnamed, msg_err *err) {
+  bson_iter_t values, it;
+  if (!bson_iter_init_find(&values, reply, "values") || !bson_iter_recurse(&values, &it))
+    return MSG_OK;
+  while (bson_iter_next(&it)) {
+    *unnamed = *unnamed || BSON_ITER_HOLDS_NULL(&it);
+    if (BSON_ITER_HOLDS_UTF8(&it) &&
+        is_wanted(bson_iter_utf8(&it, NULL), pattern, paused, paused_count) &&
+        msg_mongo_texts_add(out, bson_iter_utf8(&it, NULL)) != MSG_OK)
+      return msg_err_nomem(err);
+  }
+  return MSG_OK;
+}
+
+static int gather_from(msg_mongo_session *s, msg_mongo_use *u, const char *field,
+                       const bson_t *query, const msg_pattern *pattern,
+                       const msg_pattern *const *paused, size_t paused_count, msg_mongo_texts *out,
+                       bool *unnamed, msg_err *err) {
+  bson_t reply;
+  int rc = distinct(s, u, field, query, &reply, err);
+  if (rc == MSG_OK)
+    rc = gather(&reply, pattern, paused, paused_count, out, unnamed, err);
+  bson_destroy(&reply);
+  return rc;
+}
+
+int msg_mongo_topics_of(msg_mongo_session *s, msg_mongo_use *u, const msg_pattern *pattern,
+                        const msg_pattern *const *paused, size_t paused_count, msg_mongo_texts *out,
+                        msg_err *err) {
+  bson_t query = BSON_INITIALIZER;
+  bool unnamed = false, ignored = false;
+  if (pattern && msg_pattern_kind_of(pattern) == MSG_PATTERN_EXACT) {
+    const char *topic = msg_pattern_text(pattern);
+    return !is_wanted(topic, pattern, paused, paused_count) ||
+                   msg_mongo_texts_add(out, topic) == MSG_OK
+               ? MSG_OK
+               : msg_err_nomem(err);
+  }
+  int rc = gather_from(s, u, "topic", &query, pattern, paused, paused_count, out, &unnamed, err);
+  if (rc == MSG_OK && unnamed) { /* documents of old nodes */
+    note_unnamed(s);
+    BSON_APPEND_NULL(&query, "topic");
+    rc = gather_from(s, u, "name", &query, pattern, paused, paused_count, out, &ignored, err);
+  }
+  bson_destroy(&query);
+  return rc;
+}
+
+void msg_mongo_append_topics(bson_t *doc, char *const *topics, size_t n) {
+  bson_t any, with, without;
+  msg_mongo_append_texts(doc, "topic", "$in", topics, n, true);
+  BSON_APPEND_ARRAY_BEGIN(doc, "$or", &any);
+  BSON_APPEND_DOCUMENT_BEGIN(&any, "0", &with);
+  BCON_APPEND(&with, "topic", "{", "$ne", BCON_NULL, "}");
+  bson_append_document_end(&any, &with);
+  BSON_APPEND_DOCUMENT_BEGIN(&any, "1", &without);
+  msg_mongo_append_texts(&without, "name", "$in", topics, n, false);
+  bson_append_document_end(&any, &without);
+  bson_append_array_end(doc, &any);
+}

@@ -1,0 +1,97 @@
+/* run.c - commands: every one from the primary, bounded, and tried again where that is safe. */
+#include "base/clock.h"
+#include "store/mongo/mongo.h"
+
+#define PAUSE_MS 50
+
+/* After a passing error: wait a moment, and say whether to try again before `deadline_ms`. */
+static bool again(const bson_error_t *error, const bson_t *reply, int64_t deadline_ms) {
+  if (!msg_mongo_is_passing(error, reply) || msg_clock_mono_ms() >= deadline_ms)
+    return false;
+  msg_clock_sleep_ms(PAUSE_MS);
+  return true;
+}
+
+static int64_t field(const bson_t *reply, const char *name) {
+  bson_iter_t it;
+  return bson_iter_init_find(&it, reply, name) ? bson_iter_as_int64(&it) : 0;
+}
+
+int msg_mongo_update(msg_mongo_use *u, const char *collection, const char *what,
+                     const bson_t *filter, const bson_t *change, msg_mongo_result *out,
+                     msg_err *err) {
+  mongoc_collection_t *c = msg_mongo_collection(u, collection);
+  int64_t deadline_ms = msg_clock_mono_ms() + MSG_MONGO_WRITE_MS;
+  bson_error_t error;
+  bson_t reply;
+  bool ok;
+  int rc = MSG_OK;
+  for (;;) {
+    ok = mongoc_collection_update_many(c, filter, change, NULL, &reply, &error);
+    if (ok || !again(&error, &reply, deadline_ms))
+      break;
+    bson_destroy(&reply);
+  }
+  if (!ok)
+    rc = msg_mongo_fail(u->store, what, &error, &reply, err);
+  else if (out)
+    *out = (msg_mongo_result){.matched = field(&reply, "matchedCount"),
+                              .modified = field(&reply, "modifiedCount")};
+  bson_destroy(&reply);
+  mongoc_collection_destroy(c);
+  return rc;
+}
+
+int msg_mongo_delete(msg_mongo_use *u, const char *collection, const char *what,
+                     const bson_t *filter, msg_mongo_result *out, msg_err *err) {
+  mongoc_collection_t *c = msg_mongo_collection(u, collection);
+  int64_t deadline_ms = msg_clock_mono_ms() + MSG_MONGO_WRITE_MS;
+  bson_error_t error;
+  bson_t reply;
+  bool ok;
+  int rc = MSG_OK;
+  for (;;) {
+    ok = mongoc_collection_delete_many(c, filter, NULL, &reply, &error);
+    if (ok || !again(&error, &reply, deadline_ms))
+      break;
+    bson_destroy(&reply);
+  }
+  if (!ok)
+    rc = msg_mongo_fail(u->store, what, &error, &reply, err);
+  else if (out)
+    *out = (msg_mongo_result){.deleted = field(&reply, "deletedCount")};
+  bson_destroy(&reply);
+  mongoc_collection_destroy(c);
+  return rc;
+}
+
+mongoc_cursor_t *msg_mongo_query(msg_mongo_use *u, const char *collection, const bson_t *filter,
+                                 const bson_t *opts) {
+  mongoc_collection_t *c = msg_mongo_collection(u, collection);
+  mongoc_cursor_t *cursor = mongoc_collection_find_with_opts(c, filter, opts, NULL);
+  mongoc_collection_destroy(c);
+  return cursor;
+}
+
+int msg_mongo_next(msg_mongo_use *u, mongoc_cursor_t *cursor, const char *what, const bson_t **doc,
+                   msg_err *err) {
+  bson_error_t error;
+  const bson_t *reply = NULL;
+  if (mongoc_cursor_next(cursor, doc))
+    return MSG_OK;
+  if (mongoc_cursor_error_document(cursor, &error, &reply))
+    return msg_mongo_fail(u->store, what, &error, reply, err);
+  return MSG_NOTFOUND;
+}
+
+int msg_mongo_each(msg_mongo_use *u, const char *collection, const char *what, const bson_t *filter,
+                   const bson_t *opts, msg_mongo_row_fn row, void *arg, msg_err *err) {
+  mongoc_cursor_t *cursor = msg_mongo_query(u, collection, filter, opts);
+  const bson_t *doc;
+  int rc;
+  while ((rc = msg_mongo_next(u, cursor, what, &doc, err)) == MSG_OK)
+    if ((rc = row(arg, doc, err)) != MSG_OK)
+      break;
+  mongoc_cursor_destroy(cursor);
+  return rc == MSG_NOTFOUND ? MSG_OK : rc;
+}

@@ -1,0 +1,210 @@
+/* seen.c - marking what a node was handed: its name goes into processed_by.
+ *
+ * Threads of one process settle among themselves who has a message (marks.h). Another process with
+ * the same node is possible where its id was given: then each call leaves a token in sq.by, the
+ * latest few of which stay, and where the server marked fewer than were asked for the tokens tell
+ * whose they are. */
+#include <string.h>
+
+#include "base/mem.h"
+#include "store/mongo/marks.h"
+#include "store/mongo/query.h"
+
+struct marking {
+  msg_mongo_session *s;
+  msg_mongo_use *u;
+  const msg_actor *actor;
+  const msg_list *list;
+  bool *mine; /* by place in the list: taken by this thread */
+  msg_mongo_ids ids;
+  msg_mongo_ids lost;        /* of them: marked by another process */
+  bool deletes, deletes_now; /* some of them go after processing */
+  bool shared;               /* another process may be this node */
+  char token[MSG_OID_HEX + 1];
+};
+
+#define TOKENS_KEPT 16
+
+/* ---- which are left ---- */
+
+static int take(struct marking *w, msg_err *err) {
+  bool nomem = false;
+  for (size_t i = 0; i < w->list->n && !nomem; i++)
+    w->mine[i] = msg_mongo_marks_take(w->s, w->actor->node, &w->list->at[i].id, &nomem);
+  return nomem ? msg_err_nomem(err) : MSG_OK;
+}
+
+static void drop(struct marking *w) {
+  for (size_t i = 0; i < w->list->n; i++)
+    if (w->mine[i])
+      msg_mongo_marks_drop(w->s, w->actor->node, &w->list->at[i].id);
+}
+
+static int note(void *arg, const bson_t *doc, msg_err *err) {
+  struct marking *w = arg;
+  msg_oid id;
+  if (msg_mongo_get_oid(doc, "_id", &id) && msg_mongo_ids_add(&w->ids, &id) != MSG_OK)
+    return msg_err_nomem(err);
+  return MSG_OK;
+}
+
+static void append_unmarked(const struct marking *w, bson_t *filter, const msg_mongo_ids *ids) {
+  msg_mongo_append_ids(filter, "_id", "$in", ids->at, ids->n);
+  BCON_APPEND(filter, "processed_by", "{", "$ne", BCON_UTF8(w->actor->node), "}");
+}
+
+/* Those that are there, alive and without this node's mark. */
+static int find_unmarked(struct marking *w, msg_err *err) {
+  bson_t filter = BSON_INITIALIZER;
+  bson_t *opts = BCON_NEW("projection", "{", "_id", BCON_INT32(1), "}");
+  msg_mongo_ids all = {0};
+  int rc = MSG_OK;
+  for (size_t i = 0; rc == MSG_OK && i < w->list->n; i++)
+    if (w->mine[i] && msg_mongo_ids_add(&all, &w->list->at[i].id) != MSG_OK)
+      rc = msg_err_nomem(err);
+  append_unmarked(w, &filter, &all);
+  msg_mongo_append_alive(&filter, msg_mongo_now_ms(w->s->store));
+  if (rc == MSG_OK && all.n)
+    rc = msg_mongo_each(w->u, w->s->names.messages, "await", &filter, opts, note, w, err);
+  msg_mongo_ids_clear(&all);
+  bson_destroy(opts);
+  bson_destroy(&filter);
+  return rc;
+}
+
+/* ---- the mark ---- */
+
+/* processed_by may be null, missing or an array. */
+static void append_marked(bson_t *doc, const char *key, const char *node) {
+  BCON_APPEND(doc, key, "{", "$concatArrays", "[", "{", "$cond", "[", "{", "$isArray",
+              BCON_UTF8("$processed_by"), "}", BCON_UTF8("$processed_by"), "[", "]", "]", "}", "[",
+              "{", "$literal", BCON_UTF8(node), "}", "]", "]", "}");
+}
+
+/* A second stage: delete_at of those that go after processing, once nobody else is to have it. */
+static void append_deletion(bson_t *pipeline) {
+  bson_t now;
+  msg_mongo_now_expr(&now, 0);
+  BCON_APPEND(pipeline, "1", "{", "$set", "{", "delete_at", "{", "$cond", "[", "{", "$and", "[",
+              BCON_UTF8("$delete_after_processing"), "{", "$cond", "[", "{", "$isArray",
+              BCON_UTF8("$recipients"), "}", "{", "$setIsSubset", "[", BCON_UTF8("$recipients"),
+              BCON_UTF8("$processed_by"), "]", "}", BCON_BOOL(true), "]", "}", "]", "}", "{",
+              "$add", "[", BCON_DOCUMENT(&now), "{", "$ifNull", "[",
+              BCON_UTF8("$delete_after_processing_time"), BCON_INT32(0), "]", "}", "]", "}",
+              BCON_UTF8("$delete_at"), "]", "}", "}", "}");
+  bson_destroy(&now);
+}
+
+static void append_token(bson_t *set, const char *token) {
+  BCON_APPEND(set, "sq.by", "{", "$slice", "[", "{", "$concatArrays", "[", "{", "$ifNull", "[",
+              BCON_UTF8("$sq.by"), "[", "]", "]", "}", "[", BCON_UTF8(token), "]", "]", "}",
+              BCON_INT32(-TOKENS_KEPT), "]", "}");
+}
+
+static int note_lost(void *arg, const bson_t *doc, msg_err *err) {
+  struct marking *w = arg;
+  msg_oid id;
+  if (msg_mongo_get_oid(doc, "_id", &id) && msg_mongo_ids_add(&w->lost, &id) != MSG_OK)
+    return msg_err_nomem(err);
+  return MSG_OK;
+}
+
+/* Those without my token, but for those so busy that it may have been pushed out: twice is better
+ * than never. */
+static int find_lost(struct marking *w, msg_err *err) {
+  bson_t filter = BSON_INITIALIZER;
+  bson_t *opts = BCON_NEW("projection", "{", "_id", BCON_INT32(1), "}");
+  char last[16];
+  snprintf(last, sizeof last, "sq.by.%d", TOKENS_KEPT - 1);
+  msg_mongo_append_ids(&filter, "_id", "$in", w->ids.at, w->ids.n);
+  BCON_APPEND(&filter, "sq.by", "{", "$ne", BCON_UTF8(w->token), "}", last, "{", "$exists",
+              BCON_BOOL(false), "}");
+  int rc = msg_mongo_each(w->u, w->s->names.messages, "await", &filter, opts, note_lost, w, err);
+  bson_destroy(opts);
+  bson_destroy(&filter);
+  return rc;
+}
+
+static int mark(struct marking *w, msg_err *err) {
+  bson_t filter = BSON_INITIALIZER, set = BSON_INITIALIZER;
+  msg_mongo_result result = {0};
+  append_unmarked(w, &filter, &w->ids);
+  append_marked(&set, "processed_by", w->actor->node);
+  if (w->shared)
+    append_token(&set, w->token);
+  bson_t *change = BCON_NEW("0", "{", "$set", BCON_DOCUMENT(&set), "}");
+  if (w->deletes)
+    append_deletion(change);
+  int rc = msg_mongo_update(w->u, w->s->names.messages, "await", &filter, change, &result, err);
+  bson_destroy(change);
+  bson_destroy(&set);
+  bson_destroy(&filter);
+  return rc == MSG_OK && w->shared && result.matched < (int64_t)w->ids.n ? find_lost(w, err) : rc;
+}
+
+static int remove_now(struct marking *w, msg_err *err) {
+  bson_t filter = BSON_INITIALIZER, now;
+  msg_mongo_now_expr(&now, 0);
+  msg_mongo_append_ids(&filter, "_id", "$in", w->ids.at, w->ids.n);
+  BSON_APPEND_BOOL(&filter, "delete_after_processing", true);
+  BCON_APPEND(&filter, "$expr", "{", "$and", "[", "{", "$gt", "[", BCON_UTF8("$delete_at"),
+              BCON_NULL, "]", "}", "{", "$lte", "[", BCON_UTF8("$delete_at"), BCON_DOCUMENT(&now),
+              "]", "}", "]", "}");
+  int rc = msg_mongo_delete(w->u, w->s->names.messages, "await", &filter, NULL, err);
+  bson_destroy(&now);
+  bson_destroy(&filter);
+  return rc;
+}
+
+/* ---- the verb ---- */
+
+static int run(struct marking *w, msg_err *err) {
+  int rc = take(w, err);
+  if (rc == MSG_OK)
+    rc = find_unmarked(w, err);
+  for (size_t i = 0; i < w->list->n; i++) {
+    const msg_message *m = &w->list->at[i];
+    w->deletes = w->deletes || m->delete_after_processing;
+    w->deletes_now =
+        w->deletes_now || (m->delete_after_processing && m->delete_after_processing_ms == 0);
+  }
+  if (rc == MSG_OK && w->ids.n)
+    rc = mark(w, err);
+  if (rc == MSG_OK && w->ids.n && w->deletes_now)
+    rc = remove_now(w, err);
+  return rc;
+}
+
+int msg_mongo_seen(msg_session *base, const msg_actor *actor, const msg_list *list, bool *won,
+                   msg_err *err) {
+  msg_mongo_session *s = (msg_mongo_session *)base;
+  msg_mongo_use u;
+  struct marking w = {.s = s, .u = &u, .actor = actor, .list = list};
+  msg_oid token = msg_oid_new();
+  if (list->n == 0)
+    return MSG_OK;
+  w.shared = actor->settings->sender_id != NULL;
+  msg_oid_hex(&token, w.token);
+  w.mine = msg_zalloc(list->n * sizeof *w.mine);
+  if (!w.mine)
+    return msg_err_nomem(err);
+  int rc = msg_mongo_take(s->store, "await", &u, err);
+  if (rc == MSG_OK) {
+    rc = run(&w, err);
+    msg_mongo_give(&u);
+  }
+  drop(&w);
+  for (size_t i = 0; rc == MSG_OK && i < list->n; i++)
+    won[i] = w.mine[i] && msg_mongo_ids_have(&w.ids, &list->at[i].id) &&
+             !msg_mongo_ids_have(&w.lost, &list->at[i].id);
+  msg_mongo_ids_clear(&w.ids);
+  msg_mongo_ids_clear(&w.lost);
+  msg_free(w.mine);
+  return rc;
+}
+
+int msg_mongo_seen_flush(msg_mongo_session *s, msg_err *err) {
+  (void)s;
+  (void)err;
+  return MSG_OK;
+}

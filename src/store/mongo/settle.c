@@ -1,0 +1,167 @@
+/* settle.c - what an owner does with a claim. Nothing is deleted: what is done keeps its token and
+ * goes by delete_at. Each call leaves its mark, by which a retry finds what an earlier run did, and
+ * by which the outcome of each item is known. */
+#include "store/mongo/settle.h"
+
+#include "base/clock.h"
+#include "store/mongo/group.h"
+
+#define PAUSE_MS 50
+
+static const char *const WHAT[] = {[MSG_SETTLE_ACK] = "ack",
+                                   [MSG_SETTLE_RELEASE] = "release",
+                                   [MSG_SETTLE_EXTEND] = "extend",
+                                   [MSG_SETTLE_REJECT] = "reject",
+                                   [MSG_SETTLE_FREE] = "free"};
+
+struct settling {
+  msg_mongo_session *s;
+  msg_mongo_use *u;
+  const msg_actor *actor;
+  const msg_settle *how;
+  msg_mongo_parts parts;
+  char mark[MSG_OID_HEX + 1];
+};
+
+/* ---- the update ---- */
+
+static int run(struct settling *w, const bson_t *change, int64_t *matched, bool *passing,
+               msg_err *err) {
+  const char *what = WHAT[w->how->verb];
+  mongoc_collection_t *c = msg_mongo_collection(w->u, w->s->names.messages);
+  bson_t *opts = BCON_NEW("ordered", BCON_BOOL(false)), reply;
+  mongoc_bulk_operation_t *bulk = mongoc_collection_create_bulk_operation_with_opts(c, opts);
+  bson_error_t error;
+  bson_iter_t it;
+  int rc = MSG_OK;
+  for (size_t i = 0; rc == MSG_OK && i < w->parts.n; i++) {
+    bson_t filter = BSON_INITIALIZER;
+    msg_mongo_append_theirs(&filter, &w->parts, &w->parts.at[i], w->actor->node, w->how->verb,
+                            w->mark);
+    if (!mongoc_bulk_operation_update_many_with_opts(bulk, &filter, change, NULL, &error))
+      rc = msg_mongo_fail(w->s->store, what, &error, NULL, err);
+    bson_destroy(&filter);
+  }
+  if (rc == MSG_OK) {
+    bool ok = mongoc_bulk_operation_execute(bulk, &reply, &error) != 0;
+    *passing = !ok && msg_mongo_is_passing(&error, &reply);
+    if (!ok)
+      rc = msg_mongo_fail(w->s->store, what, &error, &reply, err);
+    *matched = bson_iter_init_find(&it, &reply, "nMatched") ? bson_iter_as_int64(&it) : 0;
+    bson_destroy(&reply);
+  }
+  mongoc_bulk_operation_destroy(bulk);
+  mongoc_collection_destroy(c);
+  bson_destroy(opts);
+  return rc;
+}
+
+static int update(struct settling *w, int64_t *matched, msg_err *err) {
+  int64_t deadline_ms = msg_clock_mono_ms() + MSG_MONGO_WRITE_MS;
+  bson_t *change = msg_mongo_change_of(w->how, w->mark, w->actor->settings->max_attempts);
+  int rc;
+  for (;;) {
+    bool passing = false;
+    rc = run(w, change, matched, &passing, err);
+    if (rc == MSG_OK || !passing || msg_clock_mono_ms() >= deadline_ms)
+      break;
+    msg_clock_sleep_ms(PAUSE_MS);
+  }
+  bson_destroy(change);
+  return rc;
+}
+
+/* ---- whose was done ---- */
+
+static int note_done(void *arg, const bson_t *doc, msg_err *err) {
+  struct settling *w = arg;
+  msg_oid id;
+  (void)err;
+  if (!msg_mongo_get_oid(doc, "_id", &id))
+    return MSG_OK;
+  const char *token = msg_mongo_get_text(doc, "sq.token");
+  for (size_t i = 0; i < w->parts.item_count; i++) {
+    msg_settle_item *item = w->parts.items[i];
+    if (msg_oid_cmp(&item->id, &id) != 0)
+      continue;
+    /* one id under two tokens: after an ack or extend the document says which */
+    item->done = true;
+    (void)token;
+    break;
+  }
+  return MSG_OK;
+}
+
+static int find_done(struct settling *w, msg_err *err) {
+  bson_t filter = BSON_INITIALIZER;
+  bson_t *opts = BCON_NEW("projection", "{", "sq.token", BCON_INT32(1), "}");
+  msg_mongo_append_ids(&filter, "_id", "$in", w->parts.ids, w->parts.item_count);
+  BSON_APPEND_UTF8(&filter, "sq.mark", w->mark);
+  int rc = msg_mongo_each(w->u, w->s->names.messages, WHAT[w->how->verb], &filter, opts, note_done,
+                          w, err);
+  bson_destroy(opts);
+  bson_destroy(&filter);
+  return rc;
+}
+
+/* ---- an operator frees what a Java node holds ---- */
+
+static int free_lock(struct settling *w, msg_settle_item *item, msg_err *err) {
+  bson_t filter = BSON_INITIALIZER;
+  bson_t *requeue = BCON_NEW("$set", "{", "processed_by", "[", "]", "}");
+  msg_mongo_result deleted = {0};
+  msg_mongo_append_oid(&filter, "_id", &item->id);
+  int rc = msg_mongo_delete(w->u, w->s->names.locks, "free", &filter, &deleted, err);
+  item->done = rc == MSG_OK && deleted.deleted > 0;
+  if (item->done)
+    rc = msg_mongo_update(w->u, w->s->names.messages, "free", &filter, requeue, NULL, err);
+  bson_destroy(requeue);
+  bson_destroy(&filter);
+  return rc;
+}
+
+static int free_locks(struct settling *w, msg_err *err) {
+  int rc = MSG_OK;
+  for (size_t i = 0; rc == MSG_OK && i < w->parts.item_count; i++)
+    if (!w->parts.items[i]->done)
+      rc = free_lock(w, w->parts.items[i], err);
+  return rc;
+}
+
+/* ---- the verb ---- */
+
+static int settle(struct settling *w, msg_err *err) {
+  int64_t matched = 0;
+  int rc = update(w, &matched, err);
+  if (rc != MSG_OK)
+    return rc;
+  bool all = matched == (int64_t)w->parts.item_count;
+  for (size_t i = 0; all && i < w->parts.item_count; i++)
+    w->parts.items[i]->done = true;
+  if (!all && matched > 0)
+    rc = find_done(w, err);
+  if (rc == MSG_OK && !all && w->how->verb == MSG_SETTLE_FREE)
+    rc = free_locks(w, err);
+  if (rc == MSG_OK && matched > 0 && w->how->verb != MSG_SETTLE_EXTEND &&
+      msg_mongo_is_grouped(w->s))
+    rc = msg_mongo_groups_after(w->s, w->u, w->parts.ids, w->parts.item_count, err);
+  return rc;
+}
+
+int msg_mongo_settle(msg_session *base, const msg_actor *actor, const msg_settle *how,
+                     msg_settle_item *items, size_t n, msg_err *err) {
+  msg_mongo_session *s = (msg_mongo_session *)base;
+  msg_mongo_use u;
+  struct settling w = {.s = s, .u = &u, .actor = actor, .how = how};
+  msg_oid mark = msg_oid_new();
+  msg_oid_hex(&mark, w.mark);
+  int rc = msg_mongo_parts_of(items, n, &w.parts, err);
+  if (rc == MSG_OK)
+    rc = msg_mongo_take(s->store, WHAT[how->verb], &u, err);
+  if (rc == MSG_OK) {
+    rc = settle(&w, err);
+    msg_mongo_give(&u);
+  }
+  msg_mongo_parts_clear(&w.parts);
+  return rc;
+}

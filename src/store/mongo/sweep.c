@@ -1,0 +1,204 @@
+/* sweep.c - what is due: delays and leases that are over, lives that are over, groups whose head
+ * went. One look by indexes; writes only if something is due. */
+#include <string.h>
+
+#include "base/clock.h"
+#include "store/mongo/change.h"
+#include "store/mongo/group.h"
+
+#define PAUSE_MS     50
+#define PASS_PAUSE   250
+#define REPAIR_PAUSE 30000
+#define BATCH        256
+
+struct due {
+  msg_mongo_ids over;    /* past their life */
+  msg_mongo_ids back;    /* delayed or claimed: return */
+  msg_mongo_ids done;    /* settled long enough ago: go */
+  msg_mongo_ids recent;  /* settled just now: stay a moment */
+  msg_mongo_ids settled; /* dead heads: their group needs another */
+  msg_mongo_groups groups;
+  int64_t now_ms;
+};
+
+static void due_clear(struct due *d) {
+  msg_mongo_ids_clear(&d->over);
+  msg_mongo_ids_clear(&d->back);
+  msg_mongo_ids_clear(&d->done);
+  msg_mongo_ids_clear(&d->recent);
+  msg_mongo_ids_clear(&d->settled);
+  msg_mongo_groups_clear(&d->groups);
+}
+
+static int add(struct due *d, msg_mongo_ids *to, const msg_oid *id, const bson_t *doc,
+               msg_err *err) {
+  if (msg_mongo_ids_add(to, id) != MSG_OK)
+    return msg_err_nomem(err);
+  return msg_mongo_groups_add_of(&d->groups, doc, err);
+}
+
+static int note(void *arg, const bson_t *doc, msg_err *err) {
+  struct due *d = arg;
+  const char *state = msg_mongo_get_text(doc, "sq.state");
+  msg_oid id;
+  if (!msg_mongo_get_oid(doc, "_id", &id))
+    return MSG_OK;
+  if (msg_mongo_get_int(doc, "delete_at", MSG_NEVER) <= d->now_ms)
+    return add(d, &d->over, &id, doc, err);
+  if (!state || msg_mongo_get_int(doc, "sq.until", MSG_NEVER) > d->now_ms)
+    return MSG_OK;
+  if (strcmp(state, "claimed") == 0 || strcmp(state, "delayed") == 0)
+    return add(d, &d->back, &id, doc, err); /* its group: it may die */
+  if (strcmp(state, "done") != 0)
+    return add(d, &d->settled, &id, doc, err);
+  bool old = msg_mongo_get_int(doc, "sq.at", 0) + MSG_MONGO_KEPT_MS <= d->now_ms;
+  return add(d, old ? &d->done : &d->recent, &id, doc, err);
+}
+
+static int look(msg_mongo_session *s, msg_mongo_use *u, struct due *d, msg_err *err) {
+  bson_t *filter =
+      BCON_NEW("$or", "[", "{", "sq.until", "{", "$lte", BCON_DATE_TIME(d->now_ms), "}", "}", "{",
+               "delete_at", "{", "$lte", BCON_DATE_TIME(d->now_ms), "}", "}", "]");
+  bson_t *opts = BCON_NEW("limit", BCON_INT64(BATCH), "projection", "{", "topic", BCON_INT32(1),
+                          "delete_at", BCON_INT32(1), "sq.state", BCON_INT32(1), "sq.until",
+                          BCON_INT32(1), "sq.group", BCON_INT32(1), "}");
+  int rc = msg_mongo_each(u, s->names.messages, "sweep", filter, opts, note, d, err);
+  bson_destroy(filter);
+  bson_destroy(opts);
+  return rc;
+}
+
+/* ---- moves, each guarded by the server's own time ---- */
+
+static void append_ended(bson_t *filter) {
+  bson_t now;
+  msg_mongo_now_expr(&now, 0);
+  BCON_APPEND(filter, "$expr", "{", "$lte", "[", BCON_UTF8("$sq.until"), BCON_DOCUMENT(&now), "]",
+              "}");
+  bson_destroy(&now);
+}
+
+static int bring_back(msg_mongo_session *s, msg_mongo_use *u, const msg_mongo_ids *ids,
+                      int64_t max_attempts, msg_err *err) {
+  bson_t filter = BSON_INITIALIZER, *change = msg_mongo_change_free("sweep", 0, max_attempts);
+  msg_mongo_append_ids(&filter, "_id", "$in", ids->at, ids->n);
+  BCON_APPEND(&filter, "sq.state", "{", "$in", "[", BCON_UTF8("claimed"), BCON_UTF8("delayed"), "]",
+              "}");
+  append_ended(&filter);
+  int rc = msg_mongo_update(u, s->names.messages, "sweep", &filter, change, NULL, err);
+  bson_destroy(change);
+  bson_destroy(&filter);
+  return rc;
+}
+
+static int remove_over(msg_mongo_session *s, msg_mongo_use *u, const msg_mongo_ids *ids,
+                       msg_err *err) {
+  bson_t filter = BSON_INITIALIZER, now;
+  msg_mongo_now_expr(&now, 0);
+  msg_mongo_append_ids(&filter, "_id", "$in", ids->at, ids->n);
+  BCON_APPEND(&filter, "$expr", "{", "$and", "[", "{", "$gt", "[", BCON_UTF8("$delete_at"),
+              BCON_NULL, "]", "}", "{", "$lte", "[", BCON_UTF8("$delete_at"), BCON_DOCUMENT(&now),
+              "]", "}", "]", "}");
+  int rc = msg_mongo_delete(u, s->names.messages, "sweep", &filter, NULL, err);
+  bson_destroy(&now);
+  bson_destroy(&filter);
+  return rc;
+}
+
+static int remove_done(msg_mongo_session *s, msg_mongo_use *u, const msg_mongo_ids *ids,
+                       msg_err *err) {
+  bson_t filter = BSON_INITIALIZER;
+  msg_mongo_append_ids(&filter, "_id", "$in", ids->at, ids->n);
+  BSON_APPEND_UTF8(&filter, "sq.state", "done");
+  int rc = msg_mongo_delete(u, s->names.messages, "sweep", &filter, NULL, err);
+  bson_destroy(&filter);
+  return rc;
+}
+
+static int put_off(msg_mongo_session *s, msg_mongo_use *u, const msg_mongo_ids *ids, msg_err *err) {
+  bson_t filter = BSON_INITIALIZER;
+  bson_t *change = BCON_NEW("0", "{", "$set", "{", "sq.until", "{", "$add", "[",
+                            BCON_UTF8("$sq.at"), BCON_INT64(MSG_MONGO_KEPT_MS), "]", "}", "}", "}");
+  msg_mongo_append_ids(&filter, "_id", "$in", ids->at, ids->n);
+  BSON_APPEND_UTF8(&filter, "sq.state", "done");
+  int rc = msg_mongo_update(u, s->names.messages, "sweep", &filter, change, NULL, err);
+  bson_destroy(change);
+  bson_destroy(&filter);
+  return rc;
+}
+
+static int note_settled(msg_mongo_session *s, msg_mongo_use *u, const msg_mongo_ids *ids,
+                        msg_err *err) {
+  bson_t filter = BSON_INITIALIZER,
+         *change = BCON_NEW("$unset", "{", "sq.until", BCON_INT32(1), "}");
+  msg_mongo_append_ids(&filter, "_id", "$in", ids->at, ids->n);
+  BSON_APPEND_UTF8(&filter, "sq.state", "dead");
+  int rc = msg_mongo_update(u, s->names.messages, "sweep", &filter, change, NULL, err);
+  bson_destroy(change);
+  bson_destroy(&filter);
+  return rc;
+}
+
+static int move(msg_mongo_session *s, msg_mongo_use *u, const struct due *d, int64_t max_attempts,
+                msg_err *err) {
+  int rc = d->back.n ? bring_back(s, u, &d->back, max_attempts, err) : MSG_OK;
+  if (rc == MSG_OK && d->over.n)
+    rc = remove_over(s, u, &d->over, err);
+  if (rc == MSG_OK && d->groups.n)
+    rc = msg_mongo_groups_promote(s, u, &d->groups, err);
+  if (rc == MSG_OK && d->settled.n)
+    rc = note_settled(s, u, &d->settled, err);
+  if (rc == MSG_OK && d->done.n)
+    rc = remove_done(s, u, &d->done, err);
+  if (rc == MSG_OK && d->recent.n)
+    rc = put_off(s, u, &d->recent, err);
+  return rc;
+}
+
+/* ---- when ---- */
+
+/* Is it time? Then it is this caller's turn. */
+static bool is_time(msg_mongo_session *s, int64_t *last_ms, int64_t pause_ms, bool force) {
+  int64_t now_ms = msg_clock_now_ms();
+  msg_mutex_lock(s->store->mtx);
+  bool is = force || now_ms - *last_ms >= pause_ms || now_ms < *last_ms;
+  if (is)
+    *last_ms = now_ms;
+  msg_mutex_unlock(s->store->mtx);
+  return is;
+}
+
+/* What no time tells: heads that Java nodes took, and groups without head. */
+static int tend_groups(msg_mongo_session *s, msg_mongo_use *u, int *moved, msg_err *err) {
+  int rc = MSG_OK;
+  *moved = 0;
+  if (!msg_mongo_is_grouped(s))
+    return MSG_OK;
+  if (is_time(s, &s->queue->passed_at_ms, PASS_PAUSE, false))
+    rc = msg_mongo_groups_pass(s, u, moved, err);
+  if (rc == MSG_OK && is_time(s, &s->queue->repaired_at_ms, REPAIR_PAUSE, false))
+    rc = msg_mongo_groups_repair(s, u, err);
+  return rc;
+}
+
+int msg_mongo_sweep(msg_mongo_session *s, msg_mongo_use *u, int64_t max_attempts, bool force,
+                    int *moved, msg_err *err) {
+  struct due d = {.now_ms = msg_mongo_now_ms(s->store)};
+  int passed = 0;
+  if (moved)
+    *moved = 0;
+  if (!is_time(s, &s->queue->swept_at_ms, PAUSE_MS, force))
+    return MSG_OK;
+  int rc = look(s, u, &d, err);
+  size_t n = d.over.n + d.back.n + d.settled.n + d.done.n + d.recent.n;
+  if (rc == MSG_OK && n)
+    rc = move(s, u, &d, max_attempts, err);
+  if (rc == MSG_OK && d.groups.n)
+    msg_mongo_note_grouped(s);
+  due_clear(&d);
+  if (rc == MSG_OK)
+    rc = tend_groups(s, u, &passed, err);
+  if (rc == MSG_OK && moved)
+    *moved = (int)n + passed;
+  return rc;
+}

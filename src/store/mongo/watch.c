@@ -1,0 +1,417 @@
+/* watch.c - the cursor thread of one queue: a doorbell from its change stream, or from a counter of
+ * the server's where there is none; and what keeps the queue in order: deadlines, heartbeats, answers
+ * to status requests. Which message came is for the look that follows. */
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/thread.h"
+#include "store/mongo/presence.h"
+#include "store/mongo/status.h"
+#include "store/mongo/stream.h"
+#include "store/mongo/tend.h"
+
+#define ROUND_MS 500 /* one getMore: a stop waits no longer */
+#define REFRESH_MS                                                                                 \
+  10000               /* what is due next is asked again: other processes' claims are not heard */
+#define RETRY_MS 1000 /* what is due and could not be moved, or could not be asked for */
+
+typedef struct mongo_watch {
+  msg_watch base;
+  /* immutable after open */
+  msg_mongo_store *store;
+  msg_mongo_session *session;
+  msg_settings settings;
+  bool streams; /* false: polls */
+  msg_mutex *mtx;
+  msg_cond *bell; /* of wake, for one that polls */
+  /* cursor thread only */
+  msg_mongo_stream stream;
+  bool begun;      /* the first event was given */
+  int64_t due_ms;  /* store's clock: the next deadline */
+  int64_t writes;  /* polling: the server's count at the last look; -1 not known */
+  int64_t beat_ms; /* monotonic: the next heartbeat, ... */
+  int64_t refresh_ms;
+  /* shared */
+  atomic_bool woken;
+} mongo_watch;
+
+/* --- deadlines ----------------------------------------------------------------------------- */
+
+static int64_t now_of(const mongo_watch *w) {
+  return msg_mongo_now_ms(w->store);
+}
+
+static void at_latest(int64_t *at_ms, int64_t ms) {
+  if (ms < *at_ms)
+    *at_ms = ms;
+}
+
+/* Asks for the next deadline. What could not be asked or is past already is looked at again soon. */
+static void refresh(mongo_watch *w) {
+  int64_t at_ms = MSG_NEVER, noted_ms = msg_mongo_take_due(w->store, w->session->queue);
+  int64_t soon_ms = now_of(w) + RETRY_MS;
+  if (w->base.ops->deadline(&w->session->base, &at_ms, NULL) != MSG_OK)
+    at_ms = soon_ms;
+  at_latest(&at_ms, noted_ms);
+  w->due_ms = at_ms < soon_ms && at_ms <= now_of(w) ? soon_ms : at_ms;
+  w->refresh_ms = msg_clock_mono_ms() + REFRESH_MS;
+}
+
+/* Moves what is due. */
+static void sweep(mongo_watch *w) {
+  msg_mongo_use u;
+  int moved = 0, rc = msg_mongo_take(w->store, "sweep", &u, NULL);
+  while (rc == MSG_OK && !atomic_load(&w->woken)) {
+    rc = msg_mongo_sweep(w->session, &u, w->settings.max_attempts, true, &moved, NULL);
+    if (moved == 0)
+      break;
+  }
+  msg_mongo_give(&u);
+}
+
+/* Does what the time asks for. True: something may have changed by it. */
+static bool tend(mongo_watch *w) {
+  int64_t mono_ms = msg_clock_mono_ms();
+  if (mono_ms >= w->beat_ms) {
+    msg_mongo_use u;
+    if (msg_mongo_take(w->store, "announce", &u, NULL) == MSG_OK)
+      msg_mongo_heartbeat(w->session, &u, NULL);
+    msg_mongo_give(&u);
+    w->beat_ms = mono_ms + MSG_MONGO_HEARTBEAT_MS;
+  }
+  msg_mongo_regrets_try(w->session);
+  at_latest(&w->due_ms, msg_mongo_take_due(w->store, w->session->queue));
+  if (now_of(w) >= w->due_ms) {
+    sweep(w);
+    refresh(w);
+    return true;
+  }
+  if (mono_ms >= w->refresh_ms)
+    refresh(w);
+  return false;
+}
+
+/* How long one round may take: until the next thing to do. */
+static int64_t round_ms(const mongo_watch *w, int64_t deadline_mono_ms) {
+  int64_t mono_ms = msg_clock_mono_ms(), ms = ROUND_MS;
+  at_latest(&ms, deadline_mono_ms - mono_ms);
+  at_latest(&ms, w->refresh_ms - mono_ms);
+  at_latest(&ms, w->beat_ms - mono_ms);
+  if (w->due_ms != MSG_NEVER)
+    at_latest(&ms, w->due_ms - now_of(w));
+  return ms < 1 ? 1 : ms;
+}
+
+/* --- following a stream -------------------------------------------------------------------- */
+
+/* Inserts, requeues, and what ends the stream. Marks of single nodes are nobody's business. */
+static bson_t *wanted_events(void) {
+  return BCON_NEW("$or", "[", "{", "operationType", "{", "$nin", "[", "insert", "update", "delete",
+                  "]", "}", "}", "{", "operationType", "insert", "}", "{", "operationType",
+                  "update", "updateDescription.updatedFields.processed_by", "{", "$size",
+                  BCON_INT32(0), "}", "}", "]");
+}
+
+/* Not the message itself. */
+static bson_t *wanted_fields(void) {
+  return BCON_NEW("operationType", BCON_INT32(1), "fullDocument._id", BCON_INT32(1),
+                  "fullDocument.topic", BCON_INT32(1), "fullDocument.name", BCON_INT32(1),
+                  "fullDocument.sender", BCON_INT32(1), "fullDocument.recipients", BCON_INT32(1),
+                  "fullDocument.exclusive", BCON_INT32(1), "fullDocument.in_answer_to",
+                  BCON_INT32(1), "fullDocument.sq.until", BCON_INT32(1));
+}
+
+/* A message that was inserted, as far as it is told. Borrowed. */
+struct arrival {
+  const char *topic, *sender;
+  bson_iter_t recipients;
+  bool addressed, exclusive, answer, has_id;
+  msg_oid id;
+  int64_t until_ms; /* hidden until then; 0 not */
+};
+
+static void read_arrival(bson_iter_t *doc, struct arrival *a) {
+  bson_iter_t sq;
+  while (bson_iter_next(doc)) {
+    const char *key = bson_iter_key(doc);
+    if ((strcmp(key, "topic") == 0 || (strcmp(key, "name") == 0 && !a->topic)) &&
+        BSON_ITER_HOLDS_UTF8(doc)) {
+      a->topic = bson_iter_utf8(doc, NULL);
+    } else if (strcmp(key, "sender") == 0 && BSON_ITER_HOLDS_UTF8(doc)) {
+      a->sender = bson_iter_utf8(doc, NULL);
+    } else if (strcmp(key, "recipients") == 0 && BSON_ITER_HOLDS_ARRAY(doc)) {
+      a->addressed = bson_iter_recurse(doc, &a->recipients);
+    } else if (strcmp(key, "exclusive") == 0) {
+      a->exclusive = bson_iter_as_bool(doc);
+    } else if (strcmp(key, "in_answer_to") == 0) {
+      a->answer = BSON_ITER_HOLDS_OID(doc);
+    } else if (strcmp(key, "_id") == 0 && BSON_ITER_HOLDS_OID(doc)) {
+      memcpy(a->id.b, bson_iter_oid(doc)->bytes, sizeof a->id.b);
+      a->has_id = true;
+    } else if (strcmp(key, "sq") == 0 && BSON_ITER_HOLDS_DOCUMENT(doc) &&
+               bson_iter_recurse(doc, &sq) && bson_iter_find(&sq, "until") &&
+               BSON_ITER_HOLDS_DATE_TIME(&sq)) {
+      a->until_ms = bson_iter_date_time(&sq);
+    }
+  }
+}
+
+static bool is_own(const msg_mongo_tend *t, const msg_mongo_queue *queue, const char *node) {
+  for (size_t i = 0; i < t->own_count; i++)
+    if (t->own[i].queue == queue && strcmp(t->own[i].row.node, node) == 0)
+      return true;
+  for (size_t i = 0; i < t->heard_count; i++)
+    if (t->heard[i].queue == queue && strcmp(t->heard[i].node, node) == 0)
+      return true;
+  return false;
+}
+
+/* Does a node of this process, not its sender, listen to it? Who did not even announce itself may. */
+static bool is_heard(const msg_mongo_tend *t, const msg_mongo_queue *queue,
+                     const struct arrival *a) {
+  if (t->own_count + t->heard_count == 0)
+    return true;
+  for (size_t i = 0; i < t->heard_count; i++) {
+    const msg_mongo_heard *h = &t->heard[i];
+    if (h->queue == queue && (!a->sender || strcmp(h->node, a->sender) != 0) &&
+        (!a->topic || msg_pattern_match(h->compiled, a->topic)))
+      return true;
+  }
+  return false;
+}
+
+/* May a node of this process want it? Whoever claims told nobody of what. */
+static bool concerns(const mongo_watch *w, const struct arrival *a) {
+  msg_mongo_tend *t = w->store->tend;
+  const msg_mongo_queue *queue = w->session->queue;
+  bool mine = a->exclusive;
+  bson_iter_t to = a->recipients;
+  msg_mutex_lock(t->mtx);
+  if (!mine && a->addressed)
+    while (!mine && bson_iter_next(&to))
+      mine = t->own_count + t->heard_count == 0 ||
+             (BSON_ITER_HOLDS_UTF8(&to) && is_own(t, queue, bson_iter_utf8(&to, NULL)));
+  else if (!mine)
+    mine = is_heard(t, queue, a);
+  msg_mutex_unlock(t->mtx);
+  return mine;
+}
+
+/* True: somebody shall look. */
+static bool take_insert(mongo_watch *w, bson_iter_t *doc) {
+  struct arrival a = {0};
+  read_arrival(doc, &a);
+  if (a.until_ms != 0)
+    at_latest(&w->due_ms, a.until_ms);
+  if (a.has_id && !a.answer && a.topic && strcmp(a.topic, MSG_MONGO_STATUS_TOPIC) == 0)
+    msg_mongo_status_answer(w->session, &w->settings, &a.id, NULL);
+  return a.until_ms == 0 && concerns(w, &a);
+}
+
+/* *changed: somebody shall look. Errors: MSG_CORRUPT what ends a stream. */
+static int take_event(mongo_watch *w, bson_iter_t *event, bool *changed, msg_err *err) {
+  const char *type = "";
+  bson_iter_t doc;
+  bool has_doc = false;
+  while (bson_iter_next(event)) {
+    const char *key = bson_iter_key(event);
+    if (strcmp(key, "operationType") == 0 && BSON_ITER_HOLDS_UTF8(event))
+      type = bson_iter_utf8(event, NULL);
+    else if (strcmp(key, "fullDocument") == 0 && BSON_ITER_HOLDS_DOCUMENT(event))
+      has_doc = bson_iter_recurse(event, &doc);
+  }
+  if (strcmp(type, "insert") == 0) {
+    *changed = (has_doc && take_insert(w, &doc)) || *changed;
+    return MSG_OK;
+  }
+  *changed = true;
+  if (strcmp(type, "update") == 0)
+    return MSG_OK;
+  return msg_err_set(err, MSG_CORRUPT, "watch '%s': its stream ends with '%s' (MongoDB at %s)",
+                     w->session->names.messages, type, w->store->hosts);
+}
+
+static int follow(mongo_watch *w, int64_t wait_ms, bool *changed, msg_err *err) {
+  bson_t reply;
+  bson_iter_t events, event;
+  int rc = msg_mongo_stream_next(&w->stream, wait_ms, &reply, &events, err);
+  while (rc == MSG_OK && bson_iter_next(&events))
+    if (BSON_ITER_HOLDS_DOCUMENT(&events) && bson_iter_recurse(&events, &event))
+      rc = take_event(w, &event, changed, err);
+  bson_destroy(&reply);
+  return rc == MSG_TIMEOUT ? MSG_OK : rc;
+}
+
+/* --- polling ------------------------------------------------------------------------------- */
+
+static bool find_number(const bson_t *doc, const char *path, int64_t *out) {
+  bson_iter_t it, at;
+  if (!bson_iter_init(&it, doc) || !bson_iter_find_descendant(&it, path, &at))
+    return false;
+  *out = bson_iter_as_int64(&at);
+  return true;
+}
+
+/* How often the collection was written to since its server started; 0: there is none yet. */
+static int count_writes(mongo_watch *w, int64_t *out, msg_err *err) {
+  msg_mongo_use u;
+  const bson_t *doc;
+  int rc = msg_mongo_take(w->store, "watch", &u, err);
+  if (rc != MSG_OK)
+    return rc;
+  mongoc_collection_t *c = msg_mongo_collection(&u, w->session->names.messages);
+  bson_t *pipeline =
+      BCON_NEW("pipeline", "[", "{", "$collStats", "{", "latencyStats", "{", "}", "}", "}", "]");
+  mongoc_cursor_t *cursor = mongoc_collection_aggregate(c, MONGOC_QUERY_NONE, pipeline, NULL, NULL);
+  *out = 0;
+  while ((rc = msg_mongo_next(&u, cursor, "watch", &doc, err)) == MSG_OK)
+    find_number(doc, "latencyStats.writes.ops", out);
+  mongoc_cursor_destroy(cursor);
+  bson_destroy(pipeline);
+  mongoc_collection_destroy(c);
+  msg_mongo_give(&u);
+  if (rc == MSG_BACKEND && err && err->native == 26) /* NamespaceNotFound */
+    return MSG_OK;
+  return rc == MSG_NOTFOUND ? MSG_OK : rc;
+}
+
+static void nap(mongo_watch *w, int64_t ms) {
+  int64_t until_ms = msg_clock_mono_ms() + ms;
+  msg_mutex_lock(w->mtx);
+  while (!atomic_load(&w->woken) && msg_cond_wait_until(w->bell, w->mtx, until_ms))
+    ;
+  msg_mutex_unlock(w->mtx);
+}
+
+/* Who may not ask for the count has everybody look after each pause. */
+static int look_at_count(mongo_watch *w, int64_t wait_ms, bool *changed, msg_err *err) {
+  int64_t writes = -1;
+  msg_err own = MSG_ERR_INIT;
+  at_latest(&wait_ms, w->settings.poll_pause_ms);
+  nap(w, wait_ms);
+  int rc = count_writes(w, &writes, &own);
+  if (rc == MSG_AUTH || rc == MSG_UNSUPPORTED) {
+    *changed = true;
+    return MSG_OK;
+  }
+  *changed = writes != w->writes;
+  w->writes = writes;
+  if (rc == MSG_OK)
+    return MSG_OK;
+  if (err)
+    *err = own;
+  return rc == MSG_UNAVAILABLE ? MSG_IO : rc;
+}
+
+static int say_polling(mongo_watch *w) {
+  char text[sizeof w->store->tend->polling.text];
+  snprintf(text, sizeof text, "queue '%s' is polled every %lld ms: %s", w->session->queue->name,
+           (long long)w->settings.poll_pause_ms,
+           w->store->replicated ? "use_change_stream is off"
+                                : "a standalone server has no change streams");
+  msg_mongo_warn(w->store, &w->store->tend->polling, text);
+  return MSG_OK;
+}
+
+/* --- the verbs ----------------------------------------------------------------------------- */
+
+static int begin(mongo_watch *w, const msg_settings *settings, msg_err *err) {
+  msg_session *session = NULL;
+  w->mtx = msg_mutex_new();
+  w->bell = msg_cond_new();
+  if (!w->mtx || !w->bell || msg_settings_copy(&w->settings, settings) != MSG_OK)
+    return msg_err_nomem(err);
+  int rc = w->base.ops->session_open(&w->store->base, NULL, msg_settings_queue(settings), settings,
+                                     &session, err);
+  if (rc != MSG_OK)
+    return rc;
+  w->session = (msg_mongo_session *)session;
+  w->streams = w->store->replicated && settings->use_change_stream;
+  w->writes = -1;
+  w->due_ms = MSG_NEVER;
+  w->beat_ms = msg_clock_mono_ms() + MSG_MONGO_HEARTBEAT_MS;
+  if (!w->streams)
+    return say_polling(w);
+  bson_t *match = wanted_events(), *project = wanted_fields();
+  rc = msg_mongo_stream_open(w->store, w->session->names.messages, match, project, &w->stream, err);
+  bson_destroy(match);
+  bson_destroy(project);
+  w->streams = rc == MSG_OK;
+  return rc == MSG_UNSUPPORTED ? say_polling(w) : rc;
+}
+
+int msg_mongo_watch_open(msg_store *store, const msg_settings *settings, msg_watch **out,
+                         msg_err *err) {
+  mongo_watch *w = msg_zalloc(sizeof *w);
+  if (!w)
+    return msg_err_nomem(err);
+  w->base.ops = store->ops;
+  w->store = (msg_mongo_store *)store;
+  msg_settings_init(&w->settings);
+  int rc = begin(w, settings, err);
+  if (rc == MSG_OK)
+    *out = &w->base;
+  else
+    msg_mongo_watch_close(&w->base);
+  return rc;
+}
+
+static int stopped(const mongo_watch *w, msg_err *err) {
+  return msg_err_set(err, MSG_SHUTDOWN, "watch '%s': stopped", w->session->names.messages);
+}
+
+/* Once the stream is open, whoever waits looks: what came before is not heard. */
+int msg_mongo_watch_next(msg_watch *base, int64_t deadline_mono_ms, msg_event *out, msg_err *err) {
+  mongo_watch *w = (mongo_watch *)base;
+  for (bool changed = false; !changed;) {
+    if (atomic_load(&w->woken))
+      return stopped(w, err);
+    if (!w->begun) {
+      w->begun = changed = true;
+      break;
+    }
+    changed = tend(w);
+    if (changed)
+      break;
+    if (msg_clock_mono_ms() >= deadline_mono_ms)
+      return msg_err_set(err, MSG_TIMEOUT, "watch '%s': nothing came", w->session->names.messages);
+    int64_t wait_ms = round_ms(w, deadline_mono_ms);
+    int rc =
+        w->streams ? follow(w, wait_ms, &changed, err) : look_at_count(w, wait_ms, &changed, err);
+    if (rc != MSG_OK)
+      return rc;
+  }
+  *out = (msg_event){.kind = MSG_EVENT_CHANGED};
+  msg_message_init(&out->message);
+  return MSG_OK;
+}
+
+void msg_mongo_watch_wake(msg_watch *base) {
+  mongo_watch *w = (mongo_watch *)base;
+  atomic_store(&w->woken, true);
+  msg_mutex_lock(w->mtx);
+  msg_cond_broadcast(w->bell);
+  msg_mutex_unlock(w->mtx);
+}
+
+void msg_mongo_watch_info(const msg_watch *base, msg_watch_info *out) {
+  const mongo_watch *w = (const mongo_watch *)base;
+  int64_t token_ms = w->streams ? atomic_load(&w->stream.token_ms) : 0;
+  *out = (msg_watch_info){.what = w->session->names.messages,
+                          .how = w->streams ? "change stream" : "poll",
+                          .token_age_ms = token_ms ? msg_clock_mono_ms() - token_ms : -1};
+}
+
+void msg_mongo_watch_close(msg_watch *base) {
+  mongo_watch *w = (mongo_watch *)base;
+  msg_mongo_stream_close(&w->stream);
+  if (w->session)
+    w->base.ops->session_close(&w->session->base);
+  msg_settings_clear(&w->settings);
+  msg_cond_free(w->bell);
+  msg_mutex_free(w->mtx);
+  msg_free(w);
+}

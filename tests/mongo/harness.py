@@ -1,0 +1,261 @@
+"""What the MongoDB tests share: nodes by SQL on a database a test, raw documents, and Java's part
+of the protocol played by threads (what Morphium 6.3 sends, in its order).
+"""
+import json
+import os
+import secrets
+import sys
+import threading
+import time
+
+os.environ["MSG_TEST_STORE"] = "mongodb"
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(1, os.path.join(os.path.dirname(HERE), "hosts"))
+import support  # noqa: E402
+from support import mongod, until, main, Background  # noqa: E402,F401
+
+CLASS = "de.caluga.morphium.messaging.Msg"
+STATUS_TOPIC = "morphium.status_info"
+MAJORITY = {"w": "majority"}
+
+
+def now_ms():
+    return int(time.time() * 1000)
+
+
+def long(n):
+    return {"$numberLong": str(n)}
+
+
+def date(ms):
+    return {"$date": long(ms)}
+
+
+def oid(text=None):
+    return {"$oid": text or "%08x" % int(time.time()) + secrets.token_hex(8)}
+
+
+def java_message(topic, **fields):
+    """A message as Morphium's send writes it: all 21 fields, its types."""
+    ttl, now = fields.pop("ttl_ms", 60000), now_ms()
+    message = {
+        "_id": oid(), "class_name": CLASS, "topic": topic, "name": topic, "msg": "text",
+        "value": None, "map_value": None, "additional": None,
+        "sender": "Java_Sender", "sender_host": "javahost",
+        "recipients": None, "in_answer_to": None, "processed_by": [], "exclusive": False,
+        "priority": {"$numberInt": "1000"}, "timestamp": long(now), "ttl": long(ttl),
+        "timing_out": ttl > 0, "delete_at": date(now + ttl) if ttl else None,
+        "delete_after_processing": False, "delete_after_processing_time": {"$numberInt": "0"}}
+    message.update(fields)
+    return message
+
+
+def golden(name):
+    """A document of a real Morphium 6.3.6, Standard layout; its times moved to now."""
+    with open(os.path.join(HERE, "golden", name + ".json")) as f:
+        document = json.load(f)
+    if isinstance(document, dict) and "timestamp" in document:
+        shift = now_ms() - mongod.plain(document["timestamp"])
+        document["timestamp"] = long(now_ms())
+        if document["delete_at"]:
+            document["delete_at"] = date(mongod.plain(document["delete_at"])["$date"] + shift)
+    return document
+
+
+class Case(support.Case):
+    """A database a test; `admin` sees and writes its documents."""
+
+    def setUp(self):
+        super().setUp()
+        self.database = support.database_of(self.path)
+        self.admin = mongod.Admin(mongod.shared_uri())
+        self.addCleanup(self.admin.close)
+
+    def find(self, filter=None, collection="msg", **how):
+        return self.admin.find(self.database, collection, filter, **how)
+
+    def document(self, id, exact=True):
+        found = self.find({"_id": oid(id)}, exact=exact)
+        return found[0] if found else None
+
+    def insert(self, *documents, collection="msg"):
+        self.admin.insert(self.database, collection, *documents)
+
+    def update(self, id, change):
+        return self.admin.update(self.database, "msg", {"_id": oid(id)}, change)
+
+    def java(self, id, **how):
+        node = JavaNode(self.database, id, **how)
+        self.addCleanup(node.stop)
+        return node
+
+
+class OwnServer(Case):
+    """The tests of the class have servers of their own, to do with as they like."""
+
+    how = {"nodes": 1}
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.cluster = mongod.Cluster(**cls.how)
+        cls.cluster.__enter__()
+        cls.addClassCleanup(cls.cluster.stop)
+        shared = os.environ.get("MSG_TEST_MONGODB_URI")
+        os.environ["MSG_TEST_MONGODB_URI"] = cls.cluster.uri()
+        cls.addClassCleanup(cls.back, shared)
+
+    @staticmethod
+    def back(shared):
+        os.environ.pop("MSG_TEST_MONGODB_URI")
+        if shared:
+            os.environ["MSG_TEST_MONGODB_URI"] = shared
+
+
+class JavaNode:
+    """Morphium's Standard node by polling, without its waits. `owned` and `got` are what its
+    listeners saw: exclusive messages by the lock, others by their mark. order: "standard" marks
+    before the listener, "multi" after it, and unlocks without looking at the owner."""
+
+    def __init__(self, database, id, topics=(), order="standard", work_s=0.0, answer=None):
+        self.database, self.id, self.topics = database, id, [*topics, STATUS_TOPIC]
+        self.order, self.work_s, self.answer = order, work_s, answer
+        self.admin = mongod.Admin(mongod.shared_uri())
+        self.owned, self.got, self.answers, self.handled = [], [], {}, set()
+        self.paused = False
+        self.stopping = threading.Event()
+        self.thread = None
+        self.error = None
+
+    # -- its loop
+
+    def start(self):
+        self.announce()
+        self.thread = threading.Thread(target=self.run, daemon=True)
+        self.thread.start()
+        return self
+
+    def run(self):
+        try:
+            while not self.stopping.is_set():
+                if not self.poll():
+                    self.stopping.wait(0.02)
+        except Exception as error:
+            self.error = error
+
+    def stop(self):
+        self.stopping.set()
+        if self.thread:
+            self.thread.join(30)
+            self.thread = None
+        if self.admin:
+            self.admin.close()
+            self.admin = None
+        if self.error:
+            raise self.error
+
+    def poll(self):
+        """One poll and what follows it; how many candidates it had. Section 4.5 of the format."""
+        mine = {"$or": [{"topic": {"$in": self.topics}}, {"name": {"$in": self.topics}},
+                        {"in_answer_to": {"$ne": None}}]}
+        exclusive = [{"exclusive": True}, {"processed_by.0": {"$exists": False}}, mine]
+        others = [{"exclusive": {"$ne": True}}, {"processed_by": {"$ne": self.id}}, mine]
+        candidates = self.admin.find(
+            self.database, "msg",
+            {"$and": [{"_id": {"$nin": []}}, {"sender": {"$ne": self.id}},
+                      {"recipients": {"$in": [None, self.id]}},
+                      {"$or": [{"$and": exclusive}, {"$and": others}]}]},
+            projection={"_id": 1, "priority": 1, "timestamp": 1},
+            sort={"priority": 1, "timestamp": 1}, limit=100, singleBatch=True)
+        for candidate in candidates:
+            if self.stopping.is_set():
+                break
+            self.check(candidate)
+            message = self.read(candidate["_id"])
+            if message and not self.expired(message):
+                self.take(message)
+        return len(candidates)
+
+    def check(self, candidate):
+        if not isinstance(candidate["timestamp"], (int, float)) or "$oid" not in candidate["_id"]:
+            raise ValueError("P1/P2: %s breaks every poll of a Java node" % candidate)
+
+    def read(self, id):
+        found = self.admin.find(self.database, "msg", {"_id": id})
+        return found[0] if found else None
+
+    def expired(self, m):
+        """An expired message is deleted by who reads it."""
+        if m.get("in_answer_to") or not m.get("timing_out", True):
+            return False
+        if m.get("ttl", 0) >= now_ms() - m.get("timestamp", 0):
+            return False
+        self.admin.delete(self.database, "msg", {"_id": m["_id"]})
+        return True
+
+    def take(self, m):
+        if m.get("exclusive"):
+            self.take_exclusive(m)
+        elif json.dumps(m["_id"]) not in self.handled:
+            self.handled.add(json.dumps(m["_id"]))
+            self.listener(m, self.got)
+            self.mark(m["_id"])
+
+    # -- exclusive: section 4.7
+
+    def lock(self, m):
+        until_ms = m["delete_at"]["$date"] if m.get("delete_at") else now_ms() + 7 * 86400000
+        try:
+            self.admin.insert(self.database, "msg_lck", {"_id": m["_id"], "lock_id": self.id,
+                                                         "delete_at": date(until_ms)})
+            return True
+        except mongod.CommandError:  # whatever it is: not mine
+            return False
+
+    def unlock(self, id):
+        whose = {"_id": id} if self.order == "multi" else {"_id": id, "lock_id": self.id}
+        self.admin.delete(self.database, "msg_lck", whose)
+
+    def take_exclusive(self, m):
+        if not self.lock(m):
+            return
+        again = self.read(m["_id"])
+        if again and not again.get("processed_by"):
+            if self.order == "multi":
+                self.listener(again, self.owned)
+                self.mark(m["_id"])
+            elif self.mark(m["_id"]):
+                self.listener(again, self.owned)
+        self.unlock(m["_id"])
+
+    def mark(self, id):
+        change = {"$addToSet": {"processed_by": self.id}}
+        if self.admin.update(self.database, "msg", {"_id": id}, change):
+            return True
+        m = self.read(id)
+        return not m or self.id in (m.get("processed_by") or [])
+
+    # -- its listener
+
+    def listener(self, m, record):
+        record.append(m)
+        if self.work_s:
+            time.sleep(self.work_s)
+        if m.get("in_answer_to"):
+            self.answers.setdefault(m["in_answer_to"]["$oid"], []).append(m)
+        elif self.answer:
+            self.send(m["topic"], value=self.answer(m), recipients=[m["sender"]],
+                      in_answer_to=m["_id"], priority={"$numberInt": str(m["priority"] - 10)})
+
+    def send(self, topic, **fields):
+        """The id."""
+        message = java_message(topic, sender=self.id, **fields)
+        self.admin.insert(self.database, "msg", message)
+        return message["_id"]["$oid"]
+
+    # -- participants: section 4.14
+
+    def announce(self, implementation="StandardMessaging"):
+        self.admin.update(self.database, "msg_participants", {"_id": self.id}, {"$set": {
+            "implementation": implementation, "hostname": "javahost", "started_at": long(now_ms()),
+            "last_seen": long(now_ms())}}, upsert=True)

@@ -1,0 +1,230 @@
+"""Work that goes on while a fault happens: senders, consumers and listeners, each a process of its
+own, and the account of what became of the messages.
+"""
+import statistics
+import threading
+import time
+
+import support
+
+TOPIC, CAST = "work", "cast"
+TTL_MS = 900000
+
+
+class Part:
+    """A worker process driven by a thread: `step` again and again. Errors are counted, not raised:
+    a fault makes them. What a call may take at most is the worker's patience."""
+
+    patience_s = 60
+
+    def __init__(self, path, node):
+        self.path, self.node = path, node
+        self.worker = support.Worker(path, node)
+        self.errors, self.done_at, self.longest_s = [], [], 0.0
+        self.stopping = threading.Event()
+        self.broken = None  # an error of the test itself
+        self.thread = threading.Thread(target=self.run, daemon=True)
+
+    def rows(self, sql, *args):
+        began = time.monotonic()
+        try:
+            self.worker.start(sql, *args)
+            return self.worker.result(self.patience_s)
+        finally:
+            self.longest_s = max(self.longest_s, time.monotonic() - began)
+
+    def run(self):
+        try:
+            while not self.stopping.is_set():
+                try:
+                    self.step()
+                except support.sqlite3.Error as error:
+                    self.errors.append(str(error))
+                    time.sleep(0.05)
+        except Exception as error:
+            if not self.stopping.is_set():
+                self.broken = error
+
+    def stop(self):
+        self.stopping.set()
+        self.thread.join(self.patience_s + 10)
+        self.worker.kill()
+
+    def kill(self):
+        """SIGKILL mid-work; nothing more of it is counted."""
+        self.stopping.set()
+        self.worker.process.kill()
+        self.thread.join(30)
+
+
+class Sender(Part):
+    """One enqueue and one broadcast a step. `sent`: what was acknowledged, by value."""
+
+    def __init__(self, *args):
+        super().__init__(*args)
+        self.number, self.sent, self.cast = 0, {}, set()
+
+    def step(self):
+        value = "%s-%d" % (self.node, self.number)
+        self.number += 1
+        id = self.rows("SELECT msg_enqueue(?, ?, ?)", TOPIC, value, '{"ttl_ms": %d}' % TTL_MS)[0][0]
+        self.sent[value] = id
+        self.done_at.append(time.monotonic())
+        self.rows("SELECT msg_send(?, ?, ?)", CAST, value, '{"ttl_ms": %d}' % TTL_MS)
+        self.cast.add(value)
+
+
+class Consumer(Part):
+    """Claims five, acknowledges each. acks: (value, began) of each ack that was told yes."""
+
+    def __init__(self, *args):
+        super().__init__(*args)
+        self.claimed, self.acks, self.unsure = [], [], set()
+
+    def step(self):
+        rows = self.rows("SELECT id, token, value FROM msg_claim(?, 5, 10000, 300)", TOPIC)
+        came = time.monotonic()
+        self.claimed += [(value, came) for _, _, value in rows]
+        for id, token, value in rows:
+            began = time.monotonic()
+            self.unsure.add(value)
+            if self.rows("SELECT msg_ack(?, ?)", id, token)[0][0]:
+                self.acks.append((value, began))
+                self.done_at.append(time.monotonic())
+            self.unsure.discard(value)
+
+
+class Listener(Part):
+    def __init__(self, *args):
+        super().__init__(*args)
+        self.got = []
+        self.rows("SELECT msg_listen(?)", CAST)
+
+    def step(self):
+        self.got += [r[0] for r in self.rows("SELECT value FROM msg_await(?, 300, 100)", CAST)]
+
+
+class Load:
+    """Context manager. `fault()` marks its moment; `account(name)` ends it, prints, asserts."""
+
+    def __init__(self, case, senders=2, consumers=2, listeners=1):
+        self.case = case
+        self.parts = []
+        for kind, n in ((Listener, listeners), (Consumer, consumers), (Sender, senders)):
+            for i in range(n):
+                self.add(kind(case.path, "%s-%d" % (kind.__name__.lower(), i)))
+        self.fault_at = None
+
+    def add(self, part):
+        self.parts.append(part)
+        part.thread.start()
+        return part
+
+    def of(self, kind):
+        return [p for p in self.parts if isinstance(p, kind)]
+
+    def __enter__(self):
+        self.until_busy(20)
+        time.sleep(2)  # the rate before
+        return self
+
+    def __exit__(self, *_):
+        for part in self.parts:
+            part.stop()
+
+    def done(self):
+        return sum(len(p.done_at) for p in self.parts)
+
+    def until_busy(self, more):
+        """Sends and acks go on by `more` from now."""
+        before = {p: len(p.done_at) for p in self.parts}
+
+        def did(part):
+            return len(part.done_at) - before.get(part, 0)
+        support.until(lambda: self.check()
+                      and all(did(s) >= more for s in self.of(Sender) if not s.stopping.is_set())
+                      and sum(map(did, self.of(Consumer))) >= more, timeout_s=120)
+
+    def check(self):
+        for part in self.parts:
+            if part.broken:
+                raise part.broken
+        return True
+
+    def fault(self):
+        self.fault_at = time.monotonic()
+
+    def drain(self):
+        """No more is sent; everything sent is done and heard."""
+        for sender in self.of(Sender):
+            sender.stopping.set()
+            sender.thread.join(sender.patience_s + 10)
+        sent = {v for s in self.of(Sender) for v in s.sent}
+        cast = {v for s in self.of(Sender) for v in s.cast}
+        support.until(lambda: self.check() and (
+            sent <= {v for c in self.of(Consumer) for v, _ in c.acks} | self.unsure() and
+            all(cast <= set(x.got) for x in self.of(Listener))) or self.late(), timeout_s=180)
+
+    def unsure(self):
+        """Whose ack had no answer, and which nobody was given again since: done in the store."""
+        return {v for c in self.of(Consumer) for v in c.unsure if self.state(v) in (None, "done")}
+
+    def state(self, value):
+        rows = self.case.node_rows(
+            "SELECT state FROM msg_messages WHERE topic = ? AND value = ?", TOPIC, value)
+        return rows[0][0] if rows else None
+
+    def late(self):
+        time.sleep(0.2)
+        return False
+
+    def rates(self):
+        """Sends and acks a second: before the fault, and in each second after it."""
+        times = sorted(t for p in self.parts for t in p.done_at)
+        before = [t for t in times if self.fault_at - 2 <= t < self.fault_at]
+        after = [t - self.fault_at for t in times if t >= self.fault_at]
+        return len(before) / 2, after
+
+    def recovery(self):
+        """Seconds: the longest pause, its end, and when at 80 % of the rate before."""
+        before, after = self.rates()
+        gaps = [(b - a, b) for a, b in zip([0.0] + after, after)]
+        gap, back = max(gaps)
+        starts = [t for t in after if t >= back]
+        full = next((t for i, t in enumerate(starts)
+                     if sum(1 for x in starts[i:] if x < t + 1) >= 0.8 * before), None)
+        return gap, back, full
+
+    def account(self, name):
+        self.drain()
+        sent = {v for s in self.of(Sender) for v in s.sent}
+        cast = {v for s in self.of(Sender) for v in s.cast}
+        acks = [a for c in self.of(Consumer) for a in c.acks]
+        acked = [v for v, _ in acks]
+        lost = sent - set(acked) - self.unsure()
+        twice = self.owned_twice()
+        unheard = sum(len(cast - set(x.got)) for x in self.of(Listener))
+        doubled = sum(len(x.got) - len(set(x.got)) for x in self.of(Listener))
+        gap, back, full = self.recovery()
+        print("%s:\n  acknowledged %d, lost %d, owned twice %d\n"
+              "  broadcasts acknowledged %d, lost %d, doubled %d\n"
+              "  errors %d, longest call %.1f s\n"
+              "  recovered: longest pause %.1f s, went on after %.1f s, 80 %% of the rate after %s"
+              % (name, len(sent), len(lost), len(twice), len(cast), unheard, doubled,
+                 sum(len(p.errors) for p in self.parts), max(p.longest_s for p in self.parts),
+                 gap, back, "%.1f s" % full if full is not None else "the end"), flush=True)
+        self.case.assertEqual((len(lost), len(twice), unheard), (0, 0, 0), (lost, twice))
+        return doubled
+
+    def owned_twice(self):
+        """Two acknowledged it; or one did after another had been given it."""
+        owners = {}
+        for consumer in self.of(Consumer):
+            for value, began in consumer.acks:
+                owners.setdefault(value, []).append((consumer, began))
+        twice = {v for v, who in owners.items() if len(who) > 1}
+        for consumer in self.of(Consumer):
+            for value, came in consumer.claimed:
+                twice |= {value for owner, began in owners.get(value, [])
+                          if owner is not consumer and began > came}
+        return twice
