@@ -134,6 +134,19 @@ static void an_update_of_a_broadcast_changes_its_place(void **state) {
   assert_string_equal(contract_await(k, "one", "t", 9), "");
 }
 
+/* It becomes due by the update, and comes before what was sent since. */
+static void an_update_makes_a_delayed_broadcast_the_first(void **state) {
+  contract *k = *state;
+  contract_listen(k, "n", "t", false);
+  msg_oid id = PUT(.topic = "t", .text = "1", .delay_ms = 100000);
+  PUT(.topic = "t", .text = "2");
+  PUT(.topic = "t", .text = "3");
+  msg_update u = {.has_deliver_at = true, .deliver_at_ms = msg_clock_now_ms() - 1000};
+  OK(update_rc(k, &id, &u));
+  for (int i = 1; i <= 3; i++)
+    assert_int_equal(contract_await(k, "n", "t", 1)[0], '0' + i);
+}
+
 static void update_of_delivery_time(void **state) {
   contract *k = *state;
   contract_listen(k, "n", "b", false);
@@ -269,6 +282,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(update_of_priority_is_no_second_message),
     cmocka_unit_test(update_of_priority_under_two_patterns),
     cmocka_unit_test(an_update_of_a_broadcast_changes_its_place),
+    cmocka_unit_test(an_update_makes_a_delayed_broadcast_the_first),
     cmocka_unit_test(update_of_delivery_time),
     cmocka_unit_test(update_of_life),
     cmocka_unit_test(remove_in_any_state),
