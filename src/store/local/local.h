@@ -13,6 +13,8 @@ struct msg_local_store {
   char *path; /* file name, "" without a file */
   char *vfs;  /* VFS name for our own connections */
   char key[96];
+  uint64_t device, inode; /* of path */
+  sqlite3_file *file;     /* SQLite's handle; identity without a path, not to be used */
   /* shared: guarded by mtx */
   msg_mutex *mtx;
   /* deliveries rolled back, bounded to 4096 (oldest forgotten). base: stored attempts when they
