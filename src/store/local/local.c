@@ -1,13 +1,10 @@
-/* local.c - the store: which file it is, its own connections, deliveries that were rolled back, the
- * ops table. */
+/* local.c - the store: which file it is, its own connections, the ops table. */
 #include <string.h>
 #include <sys/stat.h>
 
 #include "base/mem.h"
 #include "base/str.h"
 #include "store/local/local.h"
-
-#define UNDONE_MAX 4096
 
 static const struct msg_store_ops OPS;
 
@@ -116,8 +113,7 @@ static void store_free(msg_store *store) {
   msg_local_store *s = (msg_local_store *)store;
   if (!s)
     return;
-  msg_mutex_free(s->mtx);
-  msg_free(s->undone);
+  msg_local_undone_free(s->undone);
   msg_free(s->path);
   msg_free(s->vfs);
   msg_free(s);
@@ -141,8 +137,8 @@ int msg_local_open(msg_host *host, msg_store **out, msg_err *err) {
   s->inode = on_disk ? (uint64_t)st.st_ino : 0;
   sqlite3_file_control(host->db, host->schema, SQLITE_FCNTL_FILE_POINTER, &s->file);
   s->vfs = msg_strdup(vfs && vfs->zName ? vfs->zName : "");
-  s->mtx = msg_mutex_new();
-  if (!s->path || !s->vfs || !s->mtx)
+  s->undone = msg_local_undone_new();
+  if (!s->path || !s->vfs || !s->undone)
     rc = msg_err_nomem(err);
   else
     rc = msg_local_identify(host, s->key, err);
@@ -183,71 +179,8 @@ int msg_local_connect(msg_local_store *store, bool writable, sqlite3 **out, msg_
   return result;
 }
 
-/* ---- deliveries that were rolled back ---- */
-
-static struct msg_undone *undone_find(msg_local_store *s, const msg_oid *id) {
-  for (size_t i = 0; i < s->undone_count; i++)
-    if (msg_oid_cmp(&s->undone[i].id, id) == 0)
-      return &s->undone[i];
-  return NULL;
-}
-
-static void undone_drop(msg_local_store *s, struct msg_undone *u) {
-  size_t after = s->undone_count - (size_t)(u - s->undone) - 1;
-  memmove(u, u + 1, after * sizeof *u);
-  s->undone_count--;
-}
-
-/* Memory being out forgets one delivery: the message gets a try more. */
-static void undone_add(msg_local_store *s, const msg_oid *id) {
-  struct msg_undone *u = undone_find(s, id);
-  if (u) {
-    u->count++;
-    return;
-  }
-  if (s->undone_count == UNDONE_MAX)
-    undone_drop(s, s->undone);
-  if (msg_grow(&s->undone, &s->undone_cap, s->undone_count + 1, sizeof *s->undone) != MSG_OK)
-    return;
-  s->undone[s->undone_count++] = (struct msg_undone){.id = *id, .count = 1, .base = -1};
-}
-
 static void claims_undone(msg_store *store, const msg_oid *ids, size_t n) {
-  msg_local_store *s = (msg_local_store *)store;
-  msg_mutex_lock(s->mtx);
-  for (size_t i = 0; i < n; i++)
-    undone_add(s, &ids[i]);
-  msg_mutex_unlock(s->mtx);
-}
-
-bool msg_local_undone_any(msg_local_store *store) {
-  msg_mutex_lock(store->mtx);
-  bool any = store->undone_count > 0;
-  msg_mutex_unlock(store->mtx);
-  return any;
-}
-
-int32_t msg_local_undone_count(msg_local_store *store, const msg_oid *id, int32_t attempts) {
-  int32_t count = 0;
-  msg_mutex_lock(store->mtx);
-  struct msg_undone *u = undone_find(store, id);
-  if (u) {
-    bool current = u->base < 0 || u->base == attempts;
-    count = current ? u->count : 0;
-    u->base = attempts;
-    if (!current)
-      undone_drop(store, u);
-  }
-  msg_mutex_unlock(store->mtx);
-  return count;
-}
-
-void msg_local_undone_forget(msg_local_store *store, const msg_oid *id) {
-  msg_mutex_lock(store->mtx);
-  struct msg_undone *u = undone_find(store, id);
-  if (u)
-    undone_drop(store, u);
-  msg_mutex_unlock(store->mtx);
+  msg_local_undone_add(((msg_local_store *)store)->undone, ids, n);
 }
 
 /* ---- the port ---- */
