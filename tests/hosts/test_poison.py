@@ -45,6 +45,17 @@ class Poison(support.Case):
         self.assertIsNone(self.claim())
         self.assertEqual(self.state(), DEAD)
 
+    def test_work_behind_much_poison(self):
+        for _ in range(39):
+            self.a.enqueue("work", "poison")
+        for _ in range(3):
+            self.a.rows("BEGIN")
+            self.assertEqual(len(self.a.claims("work")), 40)
+            self.a.rows("ROLLBACK")
+        self.a.enqueue("work", "good")
+        self.assertEqual(self.a.claim("work")["value"], "good")
+        self.assertEqual(self.a.one("SELECT count(*) FROM msg_messages WHERE state = 'dead'"), 40)
+
     def test_some_committed_some_rolled_back(self):
         for attempts, end in ((1, "ROLLBACK"), (2, "COMMIT"), (3, "ROLLBACK")):
             self.a.rows("BEGIN")

@@ -345,17 +345,24 @@ static int take(msg_local_session *s, struct claiming *c, msg_err *err) {
   return rc;
 }
 
+/* Behind poison there may be work. */
+static int take_past_poison(msg_local_session *s, struct claiming *c, msg_err *err) {
+  int rc;
+  do {
+    c->buried = false;
+    rc = take(s, c, err);
+  } while (rc == MSG_OK && c->buried && missing(c) > 0);
+  return rc;
+}
+
 /* Takes, and sweeps for more, until there are enough or nothing more is due. */
 static int take_enough(msg_local_session *s, struct claiming *c, msg_err *err) {
   int rc = MSG_OK;
   for (int round = 0; round < ROUNDS_MAX; round++) {
     bool backlog;
-    c->buried = false;
-    rc = take(s, c, err);
+    rc = take_past_poison(s, c, err);
     if (rc != MSG_OK || missing(c) == 0)
       return rc;
-    if (c->buried)
-      continue;
     rc = msg_local_sweep(s, c->actor, c->now_ms, true, &backlog, err);
     if (rc != MSG_OK || s->swept == 0)
       return rc;
