@@ -90,8 +90,9 @@ static int open_local(msg_connection *c, const char *target, const msg_settings 
 
 /* Who opens the file's new holder must not meet the old one. */
 static int check_local(msg_opened *o, msg_err *err) {
-  int rc = msg_local_check(o->host, err);
-  if (rc == MSG_UNAVAILABLE)
+  bool gone;
+  int rc = msg_local_check(o->host, msg_node_store(o->node), &gone, err);
+  if (gone)
     msg_registry_forget(msg_node_store(o->node));
   return rc;
 }

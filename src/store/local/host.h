@@ -41,7 +41,9 @@ typedef struct msg_rights {
  *  MSG_BUSY the schema cannot be read now. */
 int msg_local_rights(sqlite3 *db, const char *schema, msg_rights *out, msg_err *err);
 
-/** MSG_OK, or MSG_UNAVAILABLE when the file under the lent connection was replaced or moved. */
-int msg_local_check(msg_host *host, msg_err *err);
+/** Is the store's own file still under the lent connection? *gone: it is not where it was, for
+ *  nobody. Errors: MSG_UNAVAILABLE the file was replaced or moved, or the schema was detached, or
+ *  attached again to another file. */
+int msg_local_check(msg_host *host, const msg_store *store, bool *gone, msg_err *err);
 
 #endif

@@ -132,11 +132,13 @@ static int leave_lease(msg_local_session *s, const msg_local_item *item, msg_err
 
 /* A broadcast becomes visible at a number that no floor has passed. */
 static int renumber(msg_local_session *s, msg_local_item *item, msg_err *err) {
+  static const char sql[] =
+      "UPDATE @.msg_store_message AS m SET seq = ?2, moved = " MSG_LOCAL_OUT_OF_PLACE(
+          "m.queue", "m.topic", "m.priority", "?3") " WHERE seq = ?1";
   int64_t seq = 0;
   int rc = msg_local_next_seq(s, &seq, err);
   if (rc == MSG_OK)
-    rc = msg_local_exec(s, "UPDATE @.msg_store_message SET seq = ?2 WHERE seq = ?1", NULL, err,
-                        "ii", item->seq, seq);
+    rc = msg_local_exec(s, sql, NULL, err, "iii", item->seq, seq, item->deliver_at_ms);
   if (rc == MSG_OK)
     item->seq = seq;
   return rc;

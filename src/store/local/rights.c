@@ -16,8 +16,8 @@ static const struct table {
      "seq,id,queue,topic,state,priority,deliver_at,due,delete_at,attempts,lease,grp,sender,"
      "sender_host,exclusive,timestamp,ttl,timing_out,delete_after,in_answer_to,recipients,msg,"
      "value,"
-     "json,map,additional,key,reason,moved",
-     29},
+     "json,map,additional,key,reason,moved,redriven",
+     30},
     {"msg_store_lease", "number,owner,token,holder,since,due", 6},
     {"msg_store_lane", "queue,node,exclusive,priority,deliver_at,seq,topic", 7},
     {"msg_store_listener", "queue,node,pattern,start", 4},

@@ -41,7 +41,7 @@ static const char sql_broadcasts[] =
     " SELECT m.priority, m.deliver_at, m.seq FROM p CROSS JOIN @.msg_store_message AS m"
     " WHERE m.state = 8 AND m.queue = ?1 AND m.topic = ?2 AND m.priority = p.x"
     " AND m.moved IS NULL" LEFT_OF("p.x") " LIMIT ?7";
-/* Those which are not in their place by number. Few: an operator changed them. */
+/* Those which are not in their place by number. Few: sent or changed with another time. */
 static const char sql_moved[] =
     "SELECT m.priority, m.deliver_at, m.seq FROM @.msg_store_message AS m INDEXED BY"
     " msg_store_message_moved WHERE m.moved IS NOT NULL AND m.state = 8 AND m.queue = ?1"
