@@ -17,7 +17,7 @@
 static const char SQL_INSERT[] = INSERT_WITH_STATE("?4");
 static const char SQL_INSERT_GROUPED[] = INSERT_WITH_STATE(
     "CASE WHEN EXISTS(SELECT 1 FROM @.msg_store_message INDEXED BY msg_store_message_grp"
-    "  WHERE queue = ?2 AND topic = ?3 AND grp = ?9 AND grp IS NOT NULL AND state <> 7) THEN 5 "
+    "  WHERE queue = ?2 AND topic = ?3 AND grp = ?9 AND state <> 7) THEN 5 "
     "ELSE ?4 END");
 
 struct batch {
