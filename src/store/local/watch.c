@@ -60,18 +60,24 @@ typedef struct local_watch {
   bool touching; /* the cursor thread reads the file */
 } local_watch;
 
+#define LEASES    "msg_store_lease INDEXED BY msg_store_lease_holder"
+#define OF(index) " FROM msg_store_message INDEXED BY msg_store_message_" index " WHERE "
+
 /* Deadlines after ?1, with the holder of claims. Lives matter where somebody waits behind them. */
 static const char sql_due[] =
     "WITH RECURSIVE h(x) AS ("
-    "SELECT min(holder) FROM msg_store_lease"
-    " UNION ALL SELECT (SELECT min(holder) FROM msg_store_lease WHERE holder > h.x)"
+    "SELECT min(holder) FROM " LEASES " UNION ALL SELECT (SELECT min(holder) FROM " LEASES
+    " WHERE holder > h.x)"
     " FROM h WHERE h.x IS NOT NULL)"
-    " SELECT NULL, (SELECT min(due) FROM msg_store_message WHERE state = 4 AND due > ?1)"
-    " UNION ALL SELECT NULL, (SELECT min(delete_at) FROM msg_store_message"
-    " WHERE delete_at IS NOT NULL AND state <> 6 AND delete_at > ?1)"
-    " WHERE EXISTS (SELECT 1 FROM msg_store_message WHERE grp IS NOT NULL AND state <> 7)"
-    " UNION ALL SELECT x, (SELECT min(due) FROM msg_store_lease WHERE holder = h.x AND due > ?1)"
-    " FROM h WHERE x IS NOT NULL";
+    " SELECT NULL, (SELECT min(due)" OF(
+        "delayed") "state = 4 AND due > ?1)"
+                   " UNION ALL SELECT NULL, (SELECT min(delete_at)" OF(
+                       "expiry") "delete_at IS NOT NULL AND state <> 6 AND delete_at > ?1)"
+                                 " WHERE (SELECT 1" OF(
+                                     "grp") "grp IS NOT NULL AND state <> 7 LIMIT 1)"
+                                            " UNION ALL SELECT x, (SELECT min(due) FROM " LEASES
+                                            " WHERE holder = h.x AND due > ?1)"
+                                            " FROM h WHERE x IS NOT NULL";
 
 /* Locks, and a file that needs a writer before it can be read, pass by. */
 static bool passing(int sqlite_rc) {
