@@ -11,7 +11,10 @@
 
 /* ---- stores with statistics ---- */
 
-enum { NONE, ONE_ROW, ALIKE, KINDS };
+/* What an ANALYZE has found: nothing, as none was made; one row in everything; one row, of which
+ * partial indexes know nothing (SQLite 3.40) or that they are empty (3.53); a million rows that are
+ * all alike. */
+enum { NONE, ONE_ROW, PARTS_UNKNOWN, PARTS_EMPTY, ALIKE, KINDS };
 
 static sqlite3 *store[KINDS];
 
@@ -23,12 +26,17 @@ static void run(sqlite3 *db, const char *sql) {
 
 /* Written by hand, so that every index has some: the primary key of a table without rowid, which
  * goes by the table's name, and one number too many for each, which SQLite ignores. */
+#define ONES "1 1 1 1 1 1 1 1 1 1 1"
+#define MANY                                                                                       \
+  "1000000 1000000 1000000 1000000 1000000 1000000 1000000 1000000 1000000 1000000 1000000"
+#define WRITE(numbers)                                                                             \
+  "INSERT INTO sqlite_stat1 SELECT tbl_name, name, " numbers " FROM sqlite_schema"                 \
+  " WHERE tbl_name GLOB 'msg_store*' AND sql NOT NULL"
 static const char *const STATISTICS[KINDS] = {
-    [ONE_ROW] = "INSERT INTO sqlite_stat1 SELECT tbl_name, name, '1 1 1 1 1 1 1 1 1 1 1'"
-                " FROM sqlite_schema WHERE tbl_name GLOB 'msg_store*' AND sql NOT NULL",
-    [ALIKE] = "INSERT INTO sqlite_stat1 SELECT tbl_name, name, '1000000 1000000 1000000 1000000"
-              " 1000000 1000000 1000000 1000000 1000000 1000000 1000000'"
-              " FROM sqlite_schema WHERE tbl_name GLOB 'msg_store*' AND sql NOT NULL",
+    [ONE_ROW] = WRITE("'" ONES "'"),
+    [PARTS_UNKNOWN] = WRITE("'" ONES "'") " AND sql NOT LIKE '% WHERE %'",
+    [PARTS_EMPTY] = WRITE("iif(sql LIKE '% WHERE %', '0 0 0 0 0 0 0 0', '" ONES "')"),
+    [ALIKE] = WRITE("'" MANY "'"),
 };
 
 static void open_store(int kind) {
@@ -61,6 +69,14 @@ static const struct allowed {
     /* one row; as many as the host has AUTOINCREMENT tables */
     {"", "SCAN main.msg_store"},
     {"", "SCAN main.sqlite_sequence"},
+    /* the first or last entry */
+    {"max(number)", "SEARCH main.msg_store_lease"},
+    {"max(seq)", "SEARCH main.msg_store_message"},
+    {"min(due)", "SEARCH m USING INDEX msg_store_message_delayed"},
+    {"min(due)", "SEARCH main.msg_store_message USING INDEX msg_store_message_delayed"},
+    {"min(until)", "SEARCH main.msg_store_key USING COVERING INDEX msg_store_key_until"},
+    {"min(holder)", "SEARCH main.msg_store_lease USING COVERING INDEX msg_store_lease_holder"},
+    {"min(holder)", "SEARCH msg_store_lease USING COVERING INDEX msg_store_lease_holder"},
     /* the doctor counts */
     {"SELECT count(*) FROM ", "SCAN msg_store_message USING COVERING INDEX msg_store_message_id"},
     {"SELECT count(*) FROM ", "SCAN m USING INDEX msg_store_message_dead"},
@@ -103,6 +119,10 @@ static bool is_range(const char *sql) {
   return false;
 }
 
+static bool is_nearly_empty(int kind) {
+  return kind == ONE_ROW || kind == PARTS_EMPTY;
+}
+
 static bool is_made_up(const char *name) {
   for (size_t i = 0; i < sizeof MADE_UP / sizeof *MADE_UP; i++)
     if (strncmp(name, MADE_UP[i], strlen(MADE_UP[i])) == 0)
@@ -115,7 +135,10 @@ static bool is_made_up(const char *name) {
 
 static bool is_good(const char *sql, const char *line) {
   bool scan = strncmp(line, "SCAN ", 5) == 0 && !is_made_up(line + 5);
-  if (!scan && !strstr(line, "TEMP B-TREE") && !strstr(line, "AUTOMATIC") && !strstr(line, "BLOOM"))
+  /* SQLite says SEARCH for the least or greatest of a column, even where it reads all. */
+  bool all = strncmp(line, "SEARCH ", 7) == 0 && !strchr(line, '(');
+  if (!scan && !all && !strstr(line, "TEMP B-TREE") && !strstr(line, "AUTOMATIC") &&
+      !strstr(line, "BLOOM"))
     return true;
   for (size_t i = 0; i < sizeof ALLOWED / sizeof *ALLOWED; i++)
     if (strstr(sql, ALLOWED[i].sql) && strcmp(line, ALLOWED[i].line) == 0)
@@ -137,7 +160,7 @@ static void plan_read(int kind, const char *sql, struct plan *out) {
     fail_msg("%s\n  of: %s", sqlite3_errmsg(store[kind]), sql);
   for (out->n = 0; sqlite3_step(stmt) == SQLITE_ROW;) {
     const char *line = (const char *)sqlite3_column_text(stmt, 3);
-    if (!is_good(sql, line) && !(kind == ONE_ROW && is_range(sql)))
+    if (!is_good(sql, line) && !(is_nearly_empty(kind) && is_range(sql)))
       fail_msg("%s\n  with statistics %d, in: %s", line, kind, sql);
     out->n += (size_t)snprintf(out->text + out->n, sizeof out->text - out->n, "%s\n", line);
     assert_true(out->n < sizeof out->text);
@@ -155,7 +178,7 @@ void local_plans_check(const char *sql) {
     if (!store[i])
       open_store(i);
     plan_read(i, text, &plan[i]);
-    if (strcmp(plan[i].text, plan[NONE].text) != 0 && !(i == ONE_ROW && is_range(text)))
+    if (strcmp(plan[i].text, plan[NONE].text) != 0 && !is_range(text))
       fail_msg("without statistics:\n%swith statistics %d:\n%sof: %s", plan[NONE].text, i,
                plan[i].text, text);
   }

@@ -220,6 +220,8 @@ static void finds_go_by_their_indexes(void **state) {
   f.states = 1u << MSG_STATE_READY;
   PLAN_HAS(&f, "INTEGER PRIMARY KEY (rowid>?)");
   assert_null(strstr(plan_of(&f), "TEMP B-TREE"));
+  f.seq.hi = 1;
+  PLAN_HAS(&f, "INTEGER PRIMARY KEY (rowid=?)");
   msg_filter_clear(&f);
 }
 

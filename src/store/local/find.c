@@ -75,6 +75,7 @@ struct parameter {
 
 struct text {
   const char *schema;
+  bool one; /* a seq that is given: SQLite needs no help */
   msg_str sql;
   msg_str terms; /* what every arm repeats */
   struct parameter at[PARAMETER_MAX];
@@ -156,11 +157,13 @@ static void build_terms(struct text *t, const msg_filter *f) {
   term_range(t, "deliver_at", &f->deliver_at_ms);
 }
 
-/* index: the end of its name; NULL: SQLite chooses. */
+/* index: the end of its name; NULL: by number, if that can be. */
 static void put_select(struct text *t, const char *index, const char *where) {
   put(t, "SELECT " MSG_LOCAL_COLUMNS " FROM @.msg_store_message AS m");
   if (index)
     msg_str_appendf(&t->sql, " INDEXED BY msg_store_message_%s", index);
+  else if (!t->one)
+    msg_str_append(&t->sql, " NOT INDEXED");
   put(t, " WHERE m.queue = ?1 AND (");
   put(t, where);
   put(t, ")");
@@ -194,6 +197,7 @@ static void build(struct text *t, const msg_filter *f, bool limited) {
   const char *id = f->id_count || f->has_id_lo || f->has_id_hi ? "id" : NULL;
   bool led = id || f->seq.lo != INT64_MIN || f->seq.hi != INT64_MAX;
   unsigned states = f->states & ANY ? f->states & ANY : ANY;
+  t->one = f->seq.lo == f->seq.hi;
   build_terms(t, f);
   if (states == ANY && (led || f->topic_count == 0))
     put_select(t, id, "1");
@@ -310,7 +314,7 @@ static int look_up(local_find *f, const msg_filter *filter, bool *kept, msg_err 
 }
 
 static int read_top(local_find *f, msg_err *err) {
-  static const char sql[] = "SELECT coalesce(max(seq), 0) FROM @.msg_store_message";
+  static const char sql[] = "SELECT coalesce(max(seq), 0) FROM @.msg_store_message NOT INDEXED";
   sqlite3_stmt *stmt = NULL;
   int rc = msg_local_bound(f->s, sql, &stmt, err, "");
   if (rc == MSG_OK)
