@@ -74,16 +74,15 @@ static const struct allowed {
     {"max(seq)", "SEARCH main.msg_store_message"},
     {"min(due)", "SEARCH m USING INDEX msg_store_message_delayed"},
     {"min(due)", "SEARCH main.msg_store_message USING INDEX msg_store_message_delayed"},
-    {"min(until)", "SEARCH main.msg_store_key USING COVERING INDEX msg_store_key_until"},
-    {"min(holder)", "SEARCH main.msg_store_lease USING COVERING INDEX msg_store_lease_holder"},
-    {"min(holder)", "SEARCH msg_store_lease USING COVERING INDEX msg_store_lease_holder"},
+    {"min(until)", "SEARCH main.msg_store_key USING INDEX msg_store_key_until"},
+    {"min(holder)", "SEARCH main.msg_store_lease USING INDEX msg_store_lease_holder"},
+    {"min(holder)", "SEARCH msg_store_lease USING INDEX msg_store_lease_holder"},
     /* the doctor counts */
-    {"SELECT count(*) FROM ", "SCAN msg_store_message USING COVERING INDEX msg_store_message_id"},
+    {"SELECT count(*) FROM ", "SCAN msg_store_message USING INDEX msg_store_message_id"},
     {"SELECT count(*) FROM ", "SCAN m USING INDEX msg_store_message_dead"},
-    {"SELECT count(*) FROM ", "SCAN m USING COVERING INDEX msg_store_message_dead"},
     /* the first row will do */
     {"SELECT 1 FROM msg_store_message INDEXED BY msg_store_message_grp WHERE grp IS NOT NULL",
-     "SCAN msg_store_message USING COVERING INDEX msg_store_message_grp"},
+     "SCAN msg_store_message USING INDEX msg_store_message_grp"},
     /* what is claimed, of every queue */
     {"SELECT topic, r, d, c,", "SCAN m USING INDEX msg_store_message_claimed"},
     {"SELECT x FROM (WITH RECURSIVE q", "SCAN m USING INDEX msg_store_message_claimed"},
@@ -138,7 +137,7 @@ static bool is_good(const char *sql, const char *line) {
   /* SQLite says SEARCH for the least or greatest of a column, even where it reads all. */
   bool all = strncmp(line, "SEARCH ", 7) == 0 && !strchr(line, '(');
   if (!scan && !all && !strstr(line, "TEMP B-TREE") && !strstr(line, "AUTOMATIC") &&
-      !strstr(line, "BLOOM"))
+      !strstr(line, "BLOOM FILTER ON"))
     return true;
   for (size_t i = 0; i < sizeof ALLOWED / sizeof *ALLOWED; i++)
     if (strstr(sql, ALLOWED[i].sql) && strcmp(line, ALLOWED[i].line) == 0)
@@ -153,13 +152,22 @@ struct plan {
   size_t n;
 };
 
+/* Newer versions know that more of our indexes cover a statement. */
+static void copy_line(char *out, size_t size, const char *line) {
+  const char *at = strstr(line, "COVERING ");
+  int n = at ? snprintf(out, size, "%.*s%s", (int)(at - line), line, at + strlen("COVERING "))
+             : snprintf(out, size, "%s", line);
+  assert_true(n >= 0 && (size_t)n < size);
+}
+
 static void plan_read(int kind, const char *sql, struct plan *out) {
   sqlite3_stmt *stmt = NULL;
   char *explain = sqlite3_mprintf("EXPLAIN QUERY PLAN %s", sql);
   if (sqlite3_prepare_v2(store[kind], explain, -1, &stmt, NULL) != SQLITE_OK)
     fail_msg("%s\n  of: %s", sqlite3_errmsg(store[kind]), sql);
   for (out->n = 0; sqlite3_step(stmt) == SQLITE_ROW;) {
-    const char *line = (const char *)sqlite3_column_text(stmt, 3);
+    char line[1024];
+    copy_line(line, sizeof line, (const char *)sqlite3_column_text(stmt, 3));
     if (!is_good(sql, line) && !(is_nearly_empty(kind) && is_range(sql)))
       fail_msg("%s\n  with statistics %d, in: %s", line, kind, sql);
     out->n += (size_t)snprintf(out->text + out->n, sizeof out->text - out->n, "%s\n", line);
