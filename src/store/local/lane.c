@@ -105,17 +105,10 @@ static int walk_any(msg_local_session *s, struct walk *w, msg_err *err) {
   return rc == MSG_NOTFOUND ? MSG_OK : rc;
 }
 
-/* Bytes that every topic of the pattern begins with. */
-static size_t literal_prefix(const msg_pattern *pattern) {
-  return pattern && msg_pattern_kind_of(pattern) == MSG_PATTERN_GLOB
-             ? strcspn(msg_pattern_text(pattern), "*?[")
-             : 0;
-}
-
 static int walk_topics(msg_local_session *s, struct walk *w, msg_err *err) {
   const msg_local_lane *lane = w->lane;
   const char *text = lane->pattern ? msg_pattern_text(lane->pattern) : "";
-  size_t prefix = literal_prefix(lane->pattern);
+  size_t prefix = lane->pattern ? msg_pattern_prefix(lane->pattern) : 0;
   sqlite3_stmt *stmt = NULL;
   int rc = msg_local_bound(s, sql_topics, &stmt, err, "tti", s->queue, lane->node,
                            (int64_t)lane->exclusive);

@@ -205,17 +205,10 @@ static bool is_exact(const msg_local_listener *l) {
   return l->compiled && msg_pattern_kind_of(l->compiled) == MSG_PATTERN_EXACT;
 }
 
-/* Bytes of a GLOB that every match begins with. */
-static size_t literal_prefix(const msg_local_listener *l) {
-  return l->compiled && msg_pattern_kind_of(l->compiled) == MSG_PATTERN_GLOB
-             ? strcspn(l->pattern, "*?[")
-             : 0;
-}
-
 static int look_matching(msg_local_session *s, struct look *k, const msg_local_listener *l,
                          msg_err *err) {
   sqlite3_stmt *stmt = NULL;
-  size_t prefix = literal_prefix(l);
+  size_t prefix = l->compiled ? msg_pattern_prefix(l->compiled) : 0;
   int rc = msg_local_bound(s, sql_live_topics, &stmt, err, "t", s->queue);
   if (rc == MSG_OK &&
       sqlite3_bind_text(stmt, 2, l->pattern, (int)prefix, SQLITE_STATIC) != SQLITE_OK)
