@@ -66,6 +66,8 @@ int msg_local_run(msg_local_session *s, sqlite3_stmt *stmt, msg_err *err);
 /** msg_local_fail without a session. `place`: file or schema, for the text. */
 int msg_local_error(sqlite3 *db, const char *schema, const char *place, int sqlite_rc,
                     const char *what, msg_err *err);
+/** Locks, and a file that needs a writer before it can be read, pass by. */
+bool msg_local_passes(int sqlite_rc);
 /** Map the connection's error: NOMEM, INTERRUPTED, BUSY (BUSY_SNAPSHOT: text with the cure; retry
  * false), READONLY, IO (FULL), CORRUPT, AUTH, TOOBIG, else BACKEND; err->native is the extended
  * code. `what` begins the text: "send", "claim", ... */
