@@ -35,7 +35,7 @@ static const char SQL_ROW[] =
   "UPDATE OR FAIL @.msg_store_message " by                                                         \
   " SET state = 6, lease = ?1, attempts = attempts + 1 WHERE "
 
-static const char SQL_LEASE_ONE[] = LEASE("NOT INDEXED") "seq = ?2";
+static const char SQL_LEASE_ONE[] = LEASE("") "seq = ?2";
 /* What SQL_NARROW gave, by its last row, while nobody else can write: a range of its index. */
 static const char SQL_LEASE_RANGE[] =
     LEASE("INDEXED BY msg_store_message_ready") "state = 1 AND"

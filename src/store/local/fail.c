@@ -104,3 +104,15 @@ int msg_local_fail(msg_local_session *s, int sqlite_rc, const char *what, msg_er
                    s->store->path[0] ? msg_show(s->store->path).s : "a database in memory");
   return msg_local_error(s->db, s->schema_raw, place, sqlite_rc, what, err);
 }
+
+bool msg_local_passes(int sqlite_rc) {
+  switch (sqlite_rc & 0xff) {
+  case SQLITE_BUSY:
+  case SQLITE_LOCKED:
+  case SQLITE_PROTOCOL:
+  case SQLITE_READONLY:
+  case SQLITE_CANTOPEN:
+  case SQLITE_SCHEMA: return true;
+  default: return false;
+  }
+}

@@ -86,8 +86,9 @@ static int set_priority(msg_local_session *s, msg_local_item *item, int32_t prio
     rc = msg_local_exec(s, "UPDATE @.msg_store_message SET priority = ?2 WHERE seq = ?1", NULL, err,
                         "ii", item->seq, (int64_t)priority);
   if (rc == MSG_OK && item->has_recipients)
-    rc = msg_local_exec(s, "UPDATE @.msg_store_lane SET priority = ?2 WHERE seq = ?1", NULL, err,
-                        "ii", item->seq, (int64_t)priority);
+    rc = msg_local_exec(
+        s, "UPDATE @.msg_store_lane INDEXED BY msg_store_lane_seq SET priority = ?2 WHERE seq = ?1",
+        NULL, err, "ii", item->seq, (int64_t)priority);
   return rc;
 }
 
@@ -110,8 +111,10 @@ static int set_deliver_at(msg_local_session *s, msg_local_item *item, int64_t de
                           " moved = CASE state WHEN 8 THEN 1 END WHERE seq = ?1",
                           NULL, err, "ii", item->seq, deliver_at_ms);
   if (rc == MSG_OK && item->has_recipients)
-    rc = msg_local_exec(s, "UPDATE @.msg_store_lane SET deliver_at = ?2 WHERE seq = ?1", NULL, err,
-                        "ii", item->seq, deliver_at_ms);
+    rc = msg_local_exec(
+        s,
+        "UPDATE @.msg_store_lane INDEXED BY msg_store_lane_seq SET deliver_at = ?2 WHERE seq = ?1",
+        NULL, err, "ii", item->seq, deliver_at_ms);
   return rc;
 }
 
