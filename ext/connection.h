@@ -26,7 +26,7 @@ typedef struct msg_opened {
   bool attached;             /* msg_node_attach was called */
   bool announced;            /* as participant, as far as this connection knows */
   unsigned rights_at;        /* msg_connection.rights_at when the authorizer was asked; 0 never */
-  bool writes;               /* it lets us write, as far as that could be asked */
+  bool all_rights;           /* it forbids us nothing, as far as that could be asked */
   char *schema;              /* local: schema of the messages; NULL else. Owned */
   struct msg_host *host;     /* the adapter's; NULL where nothing is lent */
   unsigned readers; /* cursors of tables that read through session: until they are closed the
@@ -42,7 +42,7 @@ typedef struct msg_adapter {
               msg_err *err);
   /** Is the store still what was opened? Called before every verb. NULL: nothing to look at. */
   int (*check)(msg_opened *o, msg_err *err);
-  /** Ask the host's authorizer: set o->writes, and *known if it could be asked. Errors: MSG_AUTH
+  /** Ask the host's authorizer: set o->all_rights, and *known if it could be asked. Errors: MSG_AUTH
    *  what it answers would go unnoticed. Called when its answers may have changed. NULL: not asked.
    *  */
   int (*rights)(msg_opened *o, bool *known, msg_err *err);

@@ -100,7 +100,7 @@ static int rights_local(msg_opened *o, bool *known, msg_err *err) {
   msg_rights rights;
   int rc = msg_local_rights(o->host->db, o->schema, &rights, err);
   *known = rights.known;
-  o->writes = rights.writes;
+  o->all_rights = rights.all;
   return rc;
 }
 
@@ -114,7 +114,7 @@ static bool query_only(msg_connection *c) {
 }
 
 static bool allows_aside_local(msg_connection *c, msg_opened *o) {
-  return sqlite3_db_readonly(o->host->db, o->schema) == 0 && o->writes && !query_only(c);
+  return sqlite3_db_readonly(o->host->db, o->schema) == 0 && o->all_rights && !query_only(c);
 }
 
 static int tend_aside_local(msg_connection *c, msg_opened *o, msg_err *err) {

@@ -32,8 +32,8 @@ int msg_local_act_for(msg_session *own, int synchronous, bool (*interrupted)(voi
 
 /* What the host's authorizer says about our tables. */
 typedef struct msg_rights {
-  bool known;  /* the tables are there: it could be asked */
-  bool writes; /* it forbids neither INSERT nor DELETE */
+  bool known; /* the tables are there: it could be asked */
+  bool all;   /* it forbids nothing there: no READ, INSERT, UPDATE or DELETE */
 } msg_rights;
 
 /** Ask it, by compiling alone. What it forbids is a verb's own to report; what it ignores nobody
