@@ -188,10 +188,11 @@ static int place_again(msg_connection *c, msg_opened *o, enum msg_call_kind kind
 int msg_connection_call(msg_connection *c, msg_opened *o, enum msg_call_kind kind, msg_call *out,
                         msg_err *err) {
   msg_call call;
+  msg_aside_yield(c);
   int rc = msg_connection_rights(c, o, err);
   if (rc != MSG_OK)
     return rc;
-  if (waits(kind) && !o->attached) {
+  if (waits(kind) && !o->attached && !msg_aside_exclusive(c, o)) {
     msg_node_attach(o->node);
     o->attached = true;
   }

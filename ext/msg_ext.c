@@ -5,11 +5,13 @@
 SQLITE_EXTENSION_INIT1
 #endif
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/thread.h"
+#include "ext/aside.h"
 #include "ext/nested.h"
 #include "ext/tables.h"
 #include "store/local/host.h"
@@ -118,13 +120,14 @@ static bool allows_aside_local(msg_connection *c, msg_opened *o) {
 }
 
 static int tend_aside_local(msg_connection *c, msg_opened *o, msg_err *err) {
-  char level[8];
-  char *sql = sqlite3_mprintf("PRAGMA \"%w\".synchronous", o->schema);
-  int rc = sql ? msg_nested_text(c, sql, level, sizeof level, err) : msg_err_nomem(err);
-  sqlite3_free(sql);
-  if (rc != MSG_OK)
-    return rc;
-  return msg_local_act_for(o->aside, level[0] ? level[0] - '0' : 2, msg_nested_interrupted, c, err);
+  int64_t habits[MSG_LOCAL_HABITS];
+  int rc = MSG_OK;
+  for (size_t i = 0; rc == MSG_OK && i < MSG_LOCAL_HABITS; i++) {
+    char text[24];
+    rc = msg_aside_pragma(c, o, msg_local_habits[i], text, sizeof text, err);
+    habits[i] = rc == MSG_OK && text[0] ? strtoll(text, NULL, 10) : MSG_LOCAL_NO_HABIT;
+  }
+  return rc == MSG_OK ? msg_local_act_for(o->aside, habits, msg_nested_interrupted, c, err) : rc;
 }
 
 static void close_local(msg_opened *o) {

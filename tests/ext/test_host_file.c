@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include <sys/stat.h>
+
 #include "support/host.h"
 
 /* --- hooks --------------------------------------------------------------------------------- */
@@ -90,10 +92,106 @@ static void a_veto_stops_what_settles(void **state) {
   host_close(db);
 }
 
+/* --- locks and journal --------------------------------------------------------------------- */
+
+static const char *filled(const char *journal) {
+  const char *path = host_path();
+  sqlite3 *db = host_open(path);
+  host_run(db,
+           "PRAGMA journal_mode = %s; SELECT msg_open('local', '{\"sender_id\": \"x\"}');"
+           "SELECT msg_enqueue('work', value) FROM json_each('[1,2,3,4,5,6]')",
+           journal);
+  host_close(db);
+  return path;
+}
+
+/* What the extension has open is not in the way of a host that locks the file for itself: from its
+ * next verb on. */
+static void exclusive_after(const char *journal, const char *verb) {
+  sqlite3 *db = host_open(filled(journal));
+  host_run(db, "SELECT msg_open('local', '{\"busy_timeout_ms\": 200}')");
+  host_run(db, "%s", verb);
+  host_run(db, "PRAGMA locking_mode = exclusive");
+  assert_int_equal(host_int(db, "SELECT msg_enqueue('work', 7) IS NOT NULL"), 1);
+  host_run(db, "CREATE TABLE app(x); INSERT INTO app VALUES (1)");
+  assert_int_equal(host_int(db, "SELECT count(*) FROM msg_claim('work', 1)"), 1);
+  host_run(db, "INSERT INTO msg_messages(topic, value) VALUES ('news', 1)");
+  assert_int_equal(host_int(db, "SELECT count(*) FROM msg_await('none', 20)"), 0);
+  assert_string_equal(host_text(db, "SELECT msg_claim('none', 1, 1000, 20)"), "null");
+  host_run(db, "INSERT INTO app VALUES (2)");
+  host_run(db, "PRAGMA locking_mode = normal; SELECT count(*) FROM app");
+  assert_int_equal(host_int(db, "SELECT count(*) FROM msg_claim('work', 1)"), 1);
+  host_close(db);
+}
+
+static void exclusive_locking(void **state) {
+  static const char *const VERBS[] = {
+      "SELECT value FROM msg_claim('work', 1)", /* a connection beside */
+      "SELECT msg_claim('none', 1, 1000, 20)",  /* a cursor thread */
+      "SELECT * FROM msg_await('none', 20)",    /* both */
+      "BEGIN; SELECT msg_await('none', 20); COMMIT",
+  };
+  (void)state;
+  for (size_t i = 0; i < sizeof VERBS / sizeof VERBS[0]; i++) {
+    exclusive_after("wal", VERBS[i]);
+    exclusive_after("delete", VERBS[i]);
+  }
+}
+
+/* A journal mode is changed by who has the file alone. */
+static void journal_mode_after_msg_close(void **state) {
+  (void)state;
+  sqlite3 *db = host_open(filled("wal"));
+  host_run(db, "SELECT value FROM msg_claim('work', 1); SELECT * FROM msg_await('none', 20)");
+  host_fails(db, SQLITE_BUSY, "locked", "PRAGMA journal_mode = delete");
+  host_run(db, "SELECT msg_close()");
+  assert_string_equal(host_text(db, "PRAGMA journal_mode = delete"), "delete");
+  host_run(db, "SELECT msg_open()");
+  assert_int_equal(host_int(db, "SELECT count(*) FROM msg_claim('work', 9)"), 5);
+  assert_string_equal(host_text(db, "PRAGMA journal_mode = wal"), "wal");
+  assert_int_equal(host_int(db, "SELECT count(*) FROM msg_await('none', 20)"), 0);
+  host_close(db);
+}
+
+/* --- checkpoints --------------------------------------------------------------------------- */
+
+static int64_t size_of(const char *path) {
+  struct stat st;
+  assert_int_equal(stat(path, &st), 0); /* opens nothing: SQLite's locks stay */
+  return st.st_size;
+}
+
+/* A host that checkpoints by itself, or leaves it to another program. */
+static void no_checkpoint_where_the_host_makes_none(void **state) {
+  (void)state;
+  const char *path = filled("wal");
+  sqlite3 *db = host_open(path), *reader = host_plain(path, 0);
+  host_run(reader, "BEGIN; SELECT count(*) FROM sqlite_schema; COMMIT");
+  host_run(db, "PRAGMA wal_autocheckpoint = 0; CREATE TABLE big(x); INSERT INTO big"
+               " WITH RECURSIVE n(i) AS (VALUES(1) UNION ALL SELECT i + 1 FROM n WHERE i < 1500)"
+               " SELECT zeroblob(4000) FROM n");
+  int64_t pages = host_int(db, "PRAGMA page_count");
+  int64_t size = size_of(path);
+  assert_true(pages > 1500);
+  host_run(db, "SELECT msg_ack(id) FROM msg_claim('work', 1)");
+  host_run(db, "BEGIN; SELECT msg_await('none', 20); COMMIT");
+  sqlite3 *second = host_open(path); /* its node's row goes with it, by a connection of our own */
+  host_run(second, "PRAGMA wal_autocheckpoint = 0; SELECT msg_send('t', 1)");
+  host_close(second);
+  assert_int_equal(size_of(path), size);
+  host_run(db, "PRAGMA wal_autocheckpoint = 1000; SELECT count(*) FROM msg_claim('work', 1)");
+  assert_true(size_of(path) > size);
+  host_close(reader);
+  host_close(db);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(hooks_see_what_the_host_commits),
       cmocka_unit_test(a_veto_stops_what_settles),
+      cmocka_unit_test(exclusive_locking),
+      cmocka_unit_test(journal_mode_after_msg_close),
+      cmocka_unit_test(no_checkpoint_where_the_host_makes_none),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

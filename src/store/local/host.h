@@ -25,10 +25,16 @@ int msg_local_identify(msg_host *host, char *out, msg_err *err);
  * nothing. */
 int msg_local_open(msg_host *host, msg_store **out, msg_err *err);
 
-/** A session of its own acts for a host from now on: as durable as `synchronous` (PRAGMA
- * synchronous of the host's schema, 0..3) says, and interrupted when the host is. */
-int msg_local_act_for(msg_session *own, int synchronous, bool (*interrupted)(void *arg), void *arg,
-                      msg_err *err);
+/* PRAGMAs of a host's schema that a connection which writes for it keeps to: how durable a commit
+ * is, whether it may checkpoint, what stays in the file. Their values are integers. */
+enum { MSG_LOCAL_HABITS = 6 };
+extern const char *const msg_local_habits[MSG_LOCAL_HABITS];
+
+/** A session of its own acts for a host from now on: with its `habits` (MSG_LOCAL_NO_HABIT: not
+ *  known, left as it is), and interrupted when the host is. */
+#define MSG_LOCAL_NO_HABIT INT64_MIN
+int msg_local_act_for(msg_session *own, const int64_t habits[MSG_LOCAL_HABITS],
+                      bool (*interrupted)(void *arg), void *arg, msg_err *err);
 
 /* What the host's authorizer says about our tables. */
 typedef struct msg_rights {
