@@ -8,12 +8,20 @@
 
 #define BUSY_TIMEOUT_DEFAULT_MS 5000 /* while no node is open */
 
+/* Escaped NULs of JSON text as json() spells it, times six: of all, less those that lie deeper. */
+#define PLAIN(x) "replace(" x ", '\\\\', '')"
+#define NULS(x)  "length(" PLAIN(x) ") - length(replace(" PLAIN(x) ", '\\u0000', ''))"
+#define OWN_NULS                                                                                   \
+  "SELECT " NULS("j") " - coalesce(sum(CASE WHEN type IN ('object', 'array') THEN " NULS(          \
+      "value") " END), 0) FROM (SELECT json(json_remove(?1, '$.value')) AS j), json_each(j)"
+
 static const char *const SQL[MSG_NESTED_COUNT] = {
     [MSG_NESTED_PROBE] = "SELECT 1",
     [MSG_NESTED_TEMP] = "SELECT 1 FROM temp.sqlite_schema LIMIT 1",
     [MSG_NESTED_QUERY_ONLY] = "PRAGMA query_only",
     [MSG_NESTED_AGE] = "SELECT 1",
     [MSG_NESTED_EACH] = "SELECT key, type, value FROM json_each(?1)",
+    [MSG_NESTED_NUL] = OWN_NULS,
     [MSG_NESTED_TYPE] = "SELECT CASE WHEN json_valid(?1) THEN json_type(?1) END",
     [MSG_NESTED_QUOTE] = "SELECT json_quote(?1)",
     [MSG_NESTED_JSON] = "SELECT json(?1)",

@@ -19,6 +19,7 @@ enum msg_nested_sql {
   MSG_NESTED_AGE, /* never run: whether it is still as SQLite compiled it */
   /* on the scratch connection */
   MSG_NESTED_EACH,  /* key, type, value of json_each(?1) */
+  MSG_NESTED_NUL,   /* escaped NULs of ?1 itself: in keys and texts, but for a member "value" */
   MSG_NESTED_TYPE,  /* json_type of ?1, NULL if malformed */
   MSG_NESTED_QUOTE, /* json_quote(?1) */
   MSG_NESTED_JSON,  /* json(?1) */
