@@ -93,11 +93,8 @@ int msg_aside_open(msg_connection *c, msg_opened *o, msg_err *err) {
   return MSG_OK;
 }
 
-bool msg_aside_host_writes(msg_connection *c) {
-  sqlite3_stmt *s = sqlite3_next_stmt(c->db, NULL);
-  while (s && (!sqlite3_stmt_busy(s) || sqlite3_stmt_readonly(s)))
-    s = sqlite3_next_stmt(c->db, s);
-  return s != NULL;
+bool msg_aside_host_writes(msg_opened *o) {
+  return o->adapter->host_writes && o->adapter->host_writes(o);
 }
 
 /* Number of the node's schema, as programs name it; -1 unknown. */

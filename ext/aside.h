@@ -16,7 +16,7 @@ bool msg_aside_exclusive(msg_connection *c, const msg_opened *o);
  *  MSG_INTERRUPTED. */
 int msg_aside_open(msg_connection *c, msg_opened *o, msg_err *err);
 /** Is a writing statement of the host active, which our writes are part of? */
-bool msg_aside_host_writes(msg_connection *c);
+bool msg_aside_host_writes(msg_opened *o);
 /** Would it see more than the host? In WAL mode, where no running statement of the host reads the
  *  schema itself. */
 bool msg_aside_would_help(msg_connection *c, msg_opened *o);

@@ -17,7 +17,7 @@ static bool step(msg_session *s, int rc, const msg_err *err) {
   sqlite3 *db = msg_connection_db(b->c);
   if (rc != MSG_BUSY || target(s) != b->o->session || err->domain != MSG_DOMAIN_SQLITE ||
       !sqlite3_get_autocommit(db) || sqlite3_txn_state(db, b->o->schema) != SQLITE_TXN_READ ||
-      msg_aside_host_writes(b->c) || !msg_aside_would_help(b->c, b->o) ||
+      msg_aside_host_writes(b->o) || !msg_aside_would_help(b->c, b->o) ||
       !msg_aside_allowed(b->c, b->o) || msg_aside_open(b->c, b->o, NULL) != MSG_OK || !b->o->aside)
     return false;
   b->stepped = true;

@@ -98,7 +98,7 @@ static int call_begun(msg_connection *c, msg_opened *o, enum msg_call_kind kind,
  * once as it would here. Not if the host's statement writes: then the verb is part of it. */
 static int call_while_reading_elsewhere(msg_connection *c, msg_opened *o, enum msg_call_kind kind,
                                         msg_call *call, msg_err *err) {
-  if (msg_aside_host_writes(c))
+  if (msg_aside_host_writes(o))
     return waits(kind) ? look_aside(c, o, kind, call, err) : MSG_OK;
   int rc = look_aside(c, o, kind, call, err);
   if (rc != MSG_OK || !call->aside)
@@ -151,15 +151,9 @@ static int announce(msg_connection *c, msg_opened *o, const msg_call *call, msg_
 /* Does the authorizer let us do what we say we do? What was kept under one that does not goes with
  * it: SQLite keeps it even when the authorizer is taken away. */
 int msg_connection_rights(msg_connection *c, msg_opened *o, msg_err *err) {
-  bool known = false;
   if (!o->adapter->rights)
     return MSG_OK;
-  if (!msg_nested_unchanged(c) || c->rights_at == 0)
-    c->rights_at++;
-  if (o->rights_at == c->rights_at)
-    return MSG_OK;
-  int rc = o->adapter->rights(o, &known, err);
-  o->rights_at = rc == MSG_OK && known ? c->rights_at : 0;
+  int rc = o->adapter->rights(o, err);
   if (rc == MSG_AUTH) {
     o->announced = false;
     msg_connection_drop_kept(c);
@@ -199,7 +193,7 @@ int msg_connection_call(msg_connection *c, msg_opened *o, enum msg_call_kind kin
   rc = place(c, o, kind, &call, err);
   if (rc == MSG_OK && kind != MSG_CALL_READ && !call.blind && !o->announced)
     rc = announce(c, o, &call, err);
-  if (rc == MSG_OK && o->adapter->rights && o->rights_at == 0)
+  if (rc == MSG_OK && o->adapter->rights && !o->rights_known)
     rc = place_again(c, o, kind, &call, err);
   if (rc == MSG_OK)
     *out = call;

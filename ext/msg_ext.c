@@ -98,12 +98,18 @@ static int check_local(msg_opened *o, msg_err *err) {
   return rc;
 }
 
-static int rights_local(msg_opened *o, bool *known, msg_err *err) {
+static int rights_local(msg_opened *o, msg_err *err) {
   msg_rights rights;
+  if (msg_local_unchanged(o->session) && o->rights_known)
+    return MSG_OK;
   int rc = msg_local_rights(o->host->db, o->schema, &rights, err);
-  *known = rights.known;
+  o->rights_known = rc == MSG_OK && rights.known;
   o->all_rights = rights.all;
   return rc;
+}
+
+static bool host_writes_local(const msg_opened *o) {
+  return msg_local_host_writes(o->host->db);
 }
 
 static bool query_only(msg_connection *c) {
@@ -136,8 +142,8 @@ static void close_local(msg_opened *o) {
 }
 
 static const msg_adapter ADAPTERS[] = {
-    {"local", open_local, check_local, rights_local, allows_aside_local, tend_aside_local,
-     close_local},
+    {"local", open_local, check_local, rights_local, host_writes_local, allows_aside_local,
+     tend_aside_local, close_local},
 };
 
 /* --- the process --------------------------------------------------------------------------- */

@@ -47,6 +47,13 @@ typedef struct msg_rights {
  *  MSG_BUSY the schema cannot be read now. */
 int msg_local_rights(sqlite3 *db, const char *schema, msg_rights *out, msg_err *err);
 
+/** Did SQLite keep what a lent session compiled, since the last call? Not after another authorizer
+ *  was set, among other things. False at first, and after session_release. */
+bool msg_local_unchanged(msg_session *lent);
+
+/** Is a writing statement of the connection active, which our nested writes are part of? */
+bool msg_local_host_writes(sqlite3 *db);
+
 /** MSG_OK, or MSG_UNAVAILABLE when the file under the lent connection was replaced or moved. */
 int msg_local_check(msg_host *host, msg_err *err);
 

@@ -53,25 +53,50 @@ int msg_local_stmt(msg_local_session *s, const char *sql, sqlite3_stmt **out, ms
   return rc;
 }
 
-/* A host without the deprecated function is taken to say yes. */
-static bool is_expired(sqlite3_stmt *stmt) {
+/* A host without the deprecated function shows it by running the statement; one that may not run is
+ * taken to be expired. */
+static bool is_expired(sqlite3_stmt *stmt, bool may_run) {
+  (void)may_run;
 #ifndef SQLITE_CORE
-  if (!sqlite3_api->expired)
-    return true;
+  if (!sqlite3_api->expired) {
+    if (!may_run)
+      return true;
+    bool ran = sqlite3_step(stmt) == SQLITE_ROW;
+    sqlite3_reset(stmt);
+    return !ran || sqlite3_stmt_status(stmt, SQLITE_STMTSTATUS_REPREPARE, 1) > 0;
+  }
 #endif
   return sqlite3_expired(stmt) != 0;
+}
+
+static void drop(msg_local_session *s, size_t at) {
+  sqlite3_finalize(s->slot[at]);
+  s->slot[at] = NULL;
 }
 
 int msg_local_ready(msg_local_session *s, const char *sql, msg_err *err) {
   sqlite3_stmt *stmt = NULL;
   size_t at = slot_of(s, sql);
-  if (at < MSG_LOCAL_SLOTS && s->slot[at] && !s->slot_busy[at] && is_expired(s->slot[at])) {
-    sqlite3_finalize(s->slot[at]);
-    s->slot[at] = NULL;
-  }
+  if (at < MSG_LOCAL_SLOTS && s->slot[at] && !s->slot_busy[at] && is_expired(s->slot[at], false))
+    drop(s, at);
   int rc = msg_local_stmt(s, sql, &stmt, err);
   msg_local_done(s, stmt);
   return rc;
+}
+
+bool msg_local_unchanged(msg_session *lent) {
+  static const char sql[] = "SELECT 'as it was compiled'";
+  msg_local_session *s = (msg_local_session *)lent;
+  sqlite3_stmt *stmt = NULL;
+  size_t at = slot_of(s, sql);
+  if (at == MSG_LOCAL_SLOTS)
+    return false;
+  if (s->slot[at] && !is_expired(s->slot[at], true))
+    return true;
+  drop(s, at);
+  if (msg_local_stmt(s, sql, &stmt, NULL) == MSG_OK)
+    msg_local_done(s, stmt);
+  return false;
 }
 
 void msg_local_done(msg_local_session *s, sqlite3_stmt *stmt) {
