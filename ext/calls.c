@@ -39,7 +39,7 @@ static bool waits(enum msg_call_kind kind) {
   return kind == MSG_CALL_WAIT || kind == MSG_CALL_REQUEST;
 }
 
-/* On the host it would wait in vain, in a snapshot; and a connection of our own has no authorizer. */
+/* On the host it would wait in vain, in a snapshot; a connection of our own has no authorizer. */
 static int may_not_wait(const msg_opened *o, msg_err *err) {
   return msg_err_set(err, MSG_AUTH,
                      "schema %s: the host's authorizer forbids something of the msg_store tables, "
