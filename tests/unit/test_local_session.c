@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/thread.h"
+#include "store/local/session.h"
 #include "support/cmocka_compat.h"
 #include "support/local_rig.h"
 
@@ -485,6 +486,32 @@ static void own_connection_works_beside_the_host(void **state) {
   local_sql(&a, "ROLLBACK");
 }
 
+static void own_connection_keeps_the_habits_of_its_host(void **state) {
+  static const int64_t HABITS[][MSG_LOCAL_HABITS] = {
+      {1, 0, 4096, 2, 1, 1},
+      {3, 77, -1, 0, 0, 1},
+      {0, 1000, 0, 1, 1, 0},
+  };
+  (void)state;
+  msg_session *own = NULL;
+  assert_int_equal(a.store->ops->session_open(a.store, NULL, "msg", &a.settings, &own, &a.err),
+                   MSG_OK);
+  for (size_t n = 0; n < sizeof HABITS / sizeof *HABITS; n++) {
+    assert_int_equal(msg_local_act_for(own, HABITS[n], NULL, NULL, &a.err), MSG_OK);
+    for (size_t i = 0; i < MSG_LOCAL_HABITS; i++) {
+      char sql[64];
+      sqlite3_stmt *stmt;
+      snprintf(sql, sizeof sql, "PRAGMA main.%s", msg_local_habits[i]);
+      sqlite3 *db = ((msg_local_session *)own)->db;
+      assert_int_equal(sqlite3_prepare_v2(db, sql, -1, &stmt, NULL), SQLITE_OK);
+      assert_int_equal(sqlite3_step(stmt), SQLITE_ROW);
+      assert_int_equal(sqlite3_column_int64(stmt, 0), HABITS[n][i]);
+      sqlite3_finalize(stmt);
+    }
+  }
+  own->ops->session_close(own);
+}
+
 static void memory_has_neither_watch_nor_own(void **state) {
   (void)state;
   local_rig r, q;
@@ -559,6 +586,7 @@ int main(void) {
       TEST(an_attached_schema_may_become_another_file),
       TEST(an_attached_schema_may_come_back_by_another_name),
       TEST(own_connection_works_beside_the_host),
+      TEST(own_connection_keeps_the_habits_of_its_host),
       TEST(memory_has_neither_watch_nor_own),
       TEST(identity_is_the_file),
   };

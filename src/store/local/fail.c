@@ -74,6 +74,9 @@ int msg_local_error(sqlite3 *db, const char *schema, const char *place, int sqli
   case SQLITE_READONLY: return readonly(db, schema, place, code, what, err);
   default: break;
   }
+  if (code == SQLITE_CONSTRAINT_COMMITHOOK)
+    return msg_err_native(err, MSG_BACKEND, MSG_DOMAIN_SQLITE, code,
+                          "%s: the host's commit hook refuses it (%s)", what, place);
   const struct meaning *m = meaning_of(code & 0xff);
   if (m)
     return msg_err_native(err, m->rc, MSG_DOMAIN_SQLITE, code, "%s: %s (%s): %s", what,

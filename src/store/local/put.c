@@ -16,11 +16,11 @@
 
 static const char SQL_INSERT[] = INSERT("?4", "NULL");
 static const char SQL_INSERT_LATE[] = INSERT("?4", MSG_LOCAL_OUT_OF_PLACE("?2", "?3", "?5", "?6"));
-static const char SQL_INSERT_GROUPED[] = INSERT(
-    "CASE WHEN EXISTS(SELECT 1 FROM @.msg_store_message INDEXED BY msg_store_message_grp"
-    "  WHERE queue = ?2 AND topic = ?3 AND grp = ?9 AND state <> 7) THEN 5 "
-    "ELSE ?4 END",
-    "NULL");
+static const char SQL_INSERT_GROUPED[] =
+    INSERT("CASE WHEN EXISTS(SELECT 1 FROM @.msg_store_message INDEXED BY msg_store_message_grp"
+           "  WHERE queue = ?2 AND topic = ?3 AND grp = ?9 AND state <> 7) THEN 5 "
+           "ELSE ?4 END",
+           "NULL");
 
 struct batch {
   msg_put *items;

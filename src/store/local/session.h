@@ -27,7 +27,7 @@ typedef struct msg_local_session {
   /* owner thread only */
   bool (*interrupted)(void *arg); /* own: of the host it acts for; NULL: never */
   void *arg;
-  int synchronous; /* own: the level set on db; -1 SQLite's default */
+  int64_t habits[MSG_LOCAL_HABITS]; /* own: as set on db; MSG_LOCAL_NO_HABIT: SQLite's default */
   sqlite3_stmt *slot[MSG_LOCAL_SLOTS];
   bool slot_busy[MSG_LOCAL_SLOTS];
   const char *slot_sql[MSG_LOCAL_SLOTS];
