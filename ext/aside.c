@@ -22,6 +22,25 @@ static void close_aside(msg_opened *o) {
   o->aside = NULL;
 }
 
+bool msg_aside_exclusive(msg_connection *c, const msg_opened *o) {
+  char mode[16];
+  return o->schema && msg_aside_pragma(c, o, "locking_mode", mode, sizeof mode, NULL) == MSG_OK &&
+         strcmp(mode, "normal") != 0;
+}
+
+/* Not inside a write, which a verb may have begun that uses them. */
+void msg_aside_yield(msg_connection *c) {
+  for (msg_opened *o = c->nodes; o; o = o->next) {
+    if ((!o->aside && !o->attached) || sqlite3_txn_state(c->db, NULL) == SQLITE_TXN_WRITE ||
+        !msg_aside_exclusive(c, o))
+      continue;
+    close_aside(o);
+    if (o->attached)
+      msg_node_detach(o->node);
+    o->attached = false;
+  }
+}
+
 /* One that could never read the file (encrypted, locked for good by the host itself) is of no use.
  * A busy one is: the wait will say so. */
 static int try_aside(msg_opened *o, msg_err *err) {
@@ -74,11 +93,8 @@ int msg_aside_open(msg_connection *c, msg_opened *o, msg_err *err) {
   return MSG_OK;
 }
 
-bool msg_aside_host_writes(msg_connection *c) {
-  sqlite3_stmt *s = sqlite3_next_stmt(c->db, NULL);
-  while (s && (!sqlite3_stmt_busy(s) || sqlite3_stmt_readonly(s)))
-    s = sqlite3_next_stmt(c->db, s);
-  return s != NULL;
+bool msg_aside_host_writes(msg_connection *c, const msg_opened *o) {
+  return o->adapter->host_writes && o->adapter->host_writes(c);
 }
 
 /* Number of the node's schema, as programs name it; -1 unknown. */

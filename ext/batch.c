@@ -60,7 +60,7 @@ static bool joins(const msg_opened *o) {
 }
 
 bool msg_batch_wanted(msg_connection *c, const msg_opened *o) {
-  return !joins(o) && (!sqlite3_get_autocommit(c->db) || msg_aside_host_writes(c));
+  return !joins(o) && (!sqlite3_get_autocommit(c->db) || msg_aside_host_writes(c, o));
 }
 
 bool msg_batch_pending(const msg_connection *c, const msg_opened *o) {

@@ -17,7 +17,7 @@ static bool step(msg_session *s, int rc, const msg_err *err) {
   sqlite3 *db = msg_connection_db(b->c);
   if (rc != MSG_BUSY || target(s) != b->o->session || err->domain != MSG_DOMAIN_SQLITE ||
       !sqlite3_get_autocommit(db) || sqlite3_txn_state(db, b->o->schema) != SQLITE_TXN_READ ||
-      msg_aside_host_writes(b->c) || !msg_aside_would_help(b->c, b->o) ||
+      msg_aside_host_writes(b->c, b->o) || !msg_aside_would_help(b->c, b->o) ||
       !msg_aside_allowed(b->c, b->o) || msg_aside_open(b->c, b->o, NULL) != MSG_OK || !b->o->aside)
     return false;
   b->stepped = true;
@@ -53,25 +53,11 @@ static int seen(msg_session *s, const msg_actor *a, const msg_list *list, bool *
 
 static int claim(msg_session *s, const msg_actor *a, const msg_claim *c, msg_list *out,
                  msg_err *err) {
-  ((beside *)s)->follows = false;
   STEPPING(claim, a, c, out);
-}
-
-/* The aside, if what it settles is settled as on the host: no transaction of the host is open. */
-static msg_session *settler(const beside *b) {
-  if (!b->follows || !b->o->aside ||
-      sqlite3_txn_state(msg_connection_db(b->c), b->o->schema) != SQLITE_TXN_NONE ||
-      !sqlite3_get_autocommit(msg_connection_db(b->c)) || msg_aside_host_writes(b->c) ||
-      !msg_aside_allowed(b->c, b->o) || msg_aside_open(b->c, b->o, NULL) != MSG_OK)
-    return NULL;
-  return b->o->aside;
 }
 
 static int settle(msg_session *s, const msg_actor *a, const msg_settle *how, msg_settle_item *items,
                   size_t n, msg_err *err) {
-  msg_session *aside = settler((beside *)s);
-  if (aside)
-    return aside->ops->settle(aside, a, how, items, n, err);
   STEPPING(settle, a, how, items, n);
 }
 
@@ -185,17 +171,12 @@ static const struct msg_store_ops OPS = {
     .describe = describe,
 };
 
-void msg_beside_claimed(msg_opened *o) {
-  if (o->beside)
-    o->beside->follows = true;
-}
-
 msg_session *msg_beside_session(msg_connection *c, msg_opened *o) {
   if (!o->beside) {
     o->beside = msg_zalloc(sizeof *o->beside);
     if (!o->beside)
       return NULL;
-    *o->beside = (beside){{&OPS}, c, o, false, false};
+    *o->beside = (beside){{&OPS}, c, o, false};
   }
   if (sqlite3_txn_state(msg_connection_db(c), o->schema) != SQLITE_TXN_READ)
     o->beside->stepped = false;

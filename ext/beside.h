@@ -6,11 +6,7 @@
  * though the user reads nothing of the messages. Then, and only then, this session goes on beside
  * the host, on a connection of our own, where each verb commits at once, as it would have on the
  * host. It stays there until the host's read transaction has ended. What the host itself reads
- * stays the user's to finish.
- *
- * Two connections that write in turn empty each other's page cache. So what a table form has
- * claimed beside the host is settled there too, when on the host it would be a transaction of its
- * own. */
+ * stays the user's to finish. */
 #ifndef MSG_EXT_BESIDE_H
 #define MSG_EXT_BESIDE_H
 
@@ -21,14 +17,9 @@ struct msg_beside {
   msg_connection *c;
   msg_opened *o;
   bool stepped; /* on the aside until the host's read transaction ends */
-  bool
-      follows; /* the last claim was made on the aside: settled there too, where that is the same */
 };
 
 /** The session of `o` with that way out. Owned by o. NULL when memory is out. */
 msg_session *msg_beside_session(msg_connection *c, msg_opened *o);
-
-/** A claim was made on o->aside. */
-void msg_beside_claimed(msg_opened *o);
 
 #endif

@@ -4,6 +4,7 @@
 
 #include "base/mem.h"
 #include "base/process.h"
+#include "base/str.h"
 #include "ext/aside.h"
 #include "ext/batch.h"
 #include "ext/beside.h"
@@ -39,11 +40,22 @@ static bool waits(enum msg_call_kind kind) {
   return kind == MSG_CALL_WAIT || kind == MSG_CALL_REQUEST;
 }
 
+/* On the host it would wait in vain, in a snapshot; a connection of our own has no authorizer. */
+static int may_not_wait(const msg_opened *o, msg_err *err) {
+  return msg_err_set(err, MSG_AUTH,
+                     "schema %s: the host's authorizer forbids something of the msg_store tables, "
+                     "so that no connection beside yours may look: wait outside BEGIN by the "
+                     "scalar form, or allow them",
+                     msg_show(o->schema).s);
+}
+
 /* Look by a connection of our own, take on the host. Without one: a host that may not write is told
  * so by its own session; in a database without a file, or locked for good, only deadlines change
  * anything, and the session sees those; but a request inside BEGIN needs somebody else's commit. */
 static int look_aside(msg_connection *c, msg_opened *o, enum msg_call_kind kind, msg_call *call,
                       msg_err *err) {
+  if (!o->all_rights && waits(kind))
+    return may_not_wait(o, err);
   if (!msg_aside_allowed(c, o))
     return MSG_OK;
   int rc = msg_aside_open(c, o, err);
@@ -87,7 +99,7 @@ static int call_begun(msg_connection *c, msg_opened *o, enum msg_call_kind kind,
  * once as it would here. Not if the host's statement writes: then the verb is part of it. */
 static int call_while_reading_elsewhere(msg_connection *c, msg_opened *o, enum msg_call_kind kind,
                                         msg_call *call, msg_err *err) {
-  if (msg_aside_host_writes(c))
+  if (msg_aside_host_writes(c, o))
     return waits(kind) ? look_aside(c, o, kind, call, err) : MSG_OK;
   int rc = look_aside(c, o, kind, call, err);
   if (rc != MSG_OK || !call->aside)
@@ -140,15 +152,9 @@ static int announce(msg_connection *c, msg_opened *o, const msg_call *call, msg_
 /* Does the authorizer let us do what we say we do? What was kept under one that does not goes with
  * it: SQLite keeps it even when the authorizer is taken away. */
 int msg_connection_rights(msg_connection *c, msg_opened *o, msg_err *err) {
-  bool known = false;
   if (!o->adapter->rights)
     return MSG_OK;
-  if (!msg_nested_unchanged(c) || c->rights_at == 0)
-    c->rights_at++;
-  if (o->rights_at == c->rights_at)
-    return MSG_OK;
-  int rc = o->adapter->rights(o, &known, err);
-  o->rights_at = rc == MSG_OK && known ? c->rights_at : 0;
+  int rc = o->adapter->rights(o, err);
   if (rc == MSG_AUTH) {
     o->announced = false;
     msg_connection_drop_kept(c);
@@ -163,19 +169,37 @@ static void pass_warnings(msg_opened *o) {
     sqlite3_log(SQLITE_WARNING, "msg: %s", text);
 }
 
+/* Where the verb runs. */
+static int place(msg_connection *c, msg_opened *o, enum msg_call_kind kind, msg_call *call,
+                 msg_err *err) {
+  *call = (msg_call){.session = o->session, .interrupted = msg_nested_interrupted, .arg = c};
+  if (!o->schema || kind == MSG_CALL_READ)
+    return MSG_OK;
+  return sqlite3_get_autocommit(c->db) ? call_in_autocommit(c, o, kind, call, err)
+                                       : call_begun(c, o, kind, call, err);
+}
+
+/* The tables have been made meanwhile: now the authorizer can be asked about them. */
+static int place_again(msg_connection *c, msg_opened *o, enum msg_call_kind kind, msg_call *call,
+                       msg_err *err) {
+  int rc = msg_connection_rights(c, o, err);
+  bool beside = call->aside || (o->aside && call->session == o->aside);
+  return rc == MSG_OK && beside && !o->all_rights ? place(c, o, kind, call, err) : rc;
+}
+
 int msg_connection_call(msg_connection *c, msg_opened *o, enum msg_call_kind kind, msg_call *out,
                         msg_err *err) {
-  msg_call call = {.session = o->session, .interrupted = msg_nested_interrupted, .arg = c};
+  msg_call call;
+  msg_aside_yield(c);
   int rc = msg_connection_rights(c, o, err);
   if (rc != MSG_OK)
     return rc;
-  if ((waits(kind) || (kind != MSG_CALL_READ && !o->schema)) && !o->attached) {
+  if ((waits(kind) || (kind != MSG_CALL_READ && !o->schema)) && !o->attached &&
+      !msg_aside_exclusive(c, o)) {
     msg_node_attach(o->node);
     o->attached = true;
   }
-  if (o->schema && kind != MSG_CALL_READ)
-    rc = sqlite3_get_autocommit(c->db) ? call_in_autocommit(c, o, kind, &call, err)
-                                       : call_begun(c, o, kind, &call, err);
+  rc = place(c, o, kind, &call, err);
   if (rc == MSG_OK && kind != MSG_CALL_READ && !call.blind && !o->announced)
     rc = announce(c, o, &call, err);
   pass_warnings(o);
@@ -183,8 +207,8 @@ int msg_connection_call(msg_connection *c, msg_opened *o, enum msg_call_kind kin
     call.writes = msg_batch_session(c, o);
     rc = call.writes ? MSG_OK : msg_err_nomem(err);
   }
-  if (rc == MSG_OK)
-    rc = msg_connection_rights(c, o, err); /* if there was nothing to ask about before */
+  if (rc == MSG_OK && o->adapter->rights && !o->rights_known)
+    rc = place_again(c, o, kind, &call, err);
   if (rc == MSG_OK)
     *out = call;
   return rc;

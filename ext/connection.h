@@ -27,8 +27,8 @@ typedef struct msg_opened {
   bool aside_refused;        /* it cannot be had (no file, encrypted): not tried again */
   bool attached;             /* msg_node_attach was called */
   bool announced;            /* as participant, as far as this connection knows */
-  unsigned rights_at;        /* msg_connection.rights_at when the authorizer was asked; 0 never */
-  bool may_write;            /* it lets us write, as far as that could be asked */
+  bool rights_known;         /* the authorizer could be asked */
+  bool all_rights;           /* it forbids us nothing, as far as that could be asked */
   char *schema;              /* local: schema of the messages; NULL else. Owned */
   struct msg_host *host;     /* the adapter's; NULL where nothing is lent */
   unsigned readers; /* cursors of tables that read through session: until they are closed the
@@ -44,10 +44,11 @@ typedef struct msg_adapter {
               msg_err *err);
   /** Is the store still what was opened? Called before every verb. NULL: nothing to look at. */
   int (*check)(msg_opened *o, msg_err *err);
-  /** Ask the host's authorizer: set o->may_write, and *known if it could be asked. Errors: MSG_AUTH
-   *  what it answers would go unnoticed. Called when its answers may have changed. NULL: not asked.
-   *  */
-  int (*rights)(msg_opened *o, bool *known, msg_err *err);
+  /** Ask the host's authorizer, if its answers may have changed: set o->rights_known, all_rights.
+   *  Errors: MSG_AUTH what it answers would go unnoticed. Called before every verb. NULL: none. */
+  int (*rights)(msg_opened *o, msg_err *err);
+  /** Is a writing statement of the host active, which our writes are part of? NULL: never. */
+  bool (*host_writes)(msg_connection *c);
   /** May a connection of our own act for the host's? Not where the host's own may not write, or its
    *  authorizer would refuse. NULL: always. */
   bool (*allows_aside)(msg_connection *c, msg_opened *o);

@@ -53,72 +53,36 @@ static int wrong_type(msg_connection *c, const msg_value *text, const char *what
 
 /* --- NUL ----------------------------------------------------------------------------------- */
 
-/* Where a member of an object or array escapes a NUL: SQLite cuts the text there. */
-struct nul {
-  bool in_key, in_value;
-};
-
-/* After a backslash: \u0000, or of JSON5 \x00, \0. */
-static bool escapes_nul(const char *s) {
-  return strncmp(s, "u0000", 5) == 0 || strncmp(s, "x00", 3) == 0 || s[0] == '0';
-}
-
-/* A string from its opening quote on; returns its closing one. */
-static const char *skip_string(const char *s, bool *has_nul) {
-  char quote = *s++;
-  for (; *s && *s != quote; s++) {
-    if (*s != '\\')
-      continue;
-    *has_nul = *has_nul || escapes_nul(s + 1);
-    if (!*++s)
-      return s - 1;
-  }
-  return *s ? s : s - 1;
-}
-
-/* Of member `n` of well-formed JSON. What is deeper stays JSON, and is looked at when taken apart.
- * */
-static struct nul find_nul(const char *s, int n, bool object) {
-  struct nul found = {false, false};
-  bool key = object;
-  for (int depth = 0; *s && n >= 0; s++) {
-    bool has = false;
-    if (*s == '"' || *s == '\'')
-      s = skip_string(s, &has);
-    else if (depth == 1 && *s == ',')
-      n--;
-    depth += (*s == '{' || *s == '[') - (*s == '}' || *s == ']');
-    key = depth == 1 && object && (*s == ',' || *s == '{' || (key && *s != ':'));
-    if (has && depth == 1 && n == 0) {
-      found.in_key = found.in_key || key;
-      found.in_value = found.in_value || !key;
-    }
-  }
-  return found;
-}
-
-int msg_json_whole(const msg_value *text, const char *what, msg_err *err) {
-  if (!memchr(text->p, '\0', text->n))
-    return MSG_OK;
+static int holds_nul(const msg_value *text, const char *what, msg_err *err) {
   return msg_err_set(err, MSG_INVALID, "%s '%s' holds a NUL character: remove it", what,
                      msg_show(text->p).s);
 }
 
-/* --- members ------------------------------------------------------------------------------- */
-
-/* A key is refused; a value that SQLite cut gets its NUL back, for who takes it to judge. */
-static int check_nul(const msg_value *text, int n, bool object, const char *key, const char *what,
-                     msg_value *v, msg_err *err) {
-  if (!strchr(text->p, '\\'))
-    return MSG_OK;
-  struct nul nul = find_nul(text->p, n, object);
-  if (nul.in_key)
-    return msg_err_set(err, MSG_INVALID, "%s: key '%s' holds a NUL character: remove it", what,
-                       msg_show(key).s);
-  if (nul.in_value && v->type == MSG_TEXT && !v->json && !memchr(v->p, '\0', v->n))
-    v->n++;
-  return MSG_OK;
+int msg_json_whole(const msg_value *text, const char *what, msg_err *err) {
+  return memchr(text->p, '\0', text->n) ? holds_nul(text, what, err) : MSG_OK;
 }
+
+/* SQLite cuts a key or text at an escaped NUL. What is deeper stays JSON, and is looked at when
+ * taken apart. Malformed text is reported there, too. */
+static int check_escapes(msg_connection *c, const msg_value *text, const char *what, msg_err *err) {
+  sqlite3_stmt *stmt;
+  if (!memchr(text->p, '\\', text->n))
+    return MSG_OK;
+  int rc = msg_nested_take(c, MSG_NESTED_NUL, &stmt, err);
+  if (rc != MSG_OK)
+    return rc;
+  int step = sqlite3_bind_text64(stmt, 1, text->p, text->n, SQLITE_STATIC, SQLITE_UTF8);
+  if (step == SQLITE_OK)
+    step = sqlite3_step(stmt);
+  if (step == SQLITE_ROW && sqlite3_column_int64(stmt, 0) > 0)
+    rc = holds_nul(text, what, err);
+  else if (step != SQLITE_ROW && step != SQLITE_ERROR)
+    rc = msg_nested_fail(stmt, step, what, err);
+  msg_nested_give(c, stmt);
+  return rc;
+}
+
+/* --- members ------------------------------------------------------------------------------- */
 
 /* One row of json_each: columns type, value. */
 static int read_member(sqlite3_stmt *stmt, msg_value *out, bool *is_bool, msg_err *err) {
@@ -142,8 +106,6 @@ static int members(msg_connection *c, sqlite3_stmt *stmt, const msg_value *text,
     const char *key = (const char *)sqlite3_column_text(stmt, 0);
     int rc = key ? read_member(stmt, &v, &is_bool, err) : msg_err_nomem(err);
     if (rc == MSG_OK)
-      rc = check_nul(text, n, object, key, what, &v, err);
-    if (rc == MSG_OK)
       rc = fn(arg, object ? key : NULL, &v, is_bool, err);
     if (rc != MSG_OK)
       return rc;
@@ -158,6 +120,8 @@ static int each(msg_connection *c, const msg_value *text, const char *what, bool
                 msg_json_fn fn, void *arg, msg_err *err) {
   sqlite3_stmt *stmt;
   int rc = msg_json_whole(text, what, err);
+  if (rc == MSG_OK)
+    rc = check_escapes(c, text, what, err);
   if (rc != MSG_OK)
     return rc;
   rc = msg_nested_take(c, MSG_NESTED_EACH, &stmt, err);

@@ -5,11 +5,13 @@
 SQLITE_EXTENSION_INIT1
 #endif
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/thread.h"
+#include "ext/aside.h"
 #include "ext/nested.h"
 #include "ext/tables.h"
 #include "store/local/host.h"
@@ -93,18 +95,25 @@ static int open_local(msg_connection *c, const char *target, const msg_settings 
 
 /* Who opens the file's new holder must not meet the old one. */
 static int check_local(msg_opened *o, msg_err *err) {
-  int rc = msg_local_check(o->host, err);
-  if (rc == MSG_UNAVAILABLE)
+  bool gone;
+  int rc = msg_local_check(o->host, msg_node_store(o->node), &gone, err);
+  if (gone)
     msg_registry_forget(msg_node_store(o->node));
   return rc;
 }
 
-static int rights_local(msg_opened *o, bool *known, msg_err *err) {
+static int rights_local(msg_opened *o, msg_err *err) {
   msg_rights rights;
+  if (msg_local_unchanged(o->session) && o->rights_known)
+    return MSG_OK;
   int rc = msg_local_rights(o->host->db, o->schema, &rights, err);
-  *known = rights.known;
-  o->may_write = rights.writes;
+  o->rights_known = rc == MSG_OK && rights.known;
+  o->all_rights = rights.all;
   return rc;
+}
+
+static bool host_writes(msg_connection *c) {
+  return msg_local_host_writes(msg_connection_db(c));
 }
 
 static bool query_only(msg_connection *c) {
@@ -117,17 +126,18 @@ static bool query_only(msg_connection *c) {
 }
 
 static bool allows_aside_local(msg_connection *c, msg_opened *o) {
-  return sqlite3_db_readonly(o->host->db, o->schema) == 0 && o->may_write && !query_only(c);
+  return sqlite3_db_readonly(o->host->db, o->schema) == 0 && o->all_rights && !query_only(c);
 }
 
 static int tend_aside_local(msg_connection *c, msg_opened *o, msg_err *err) {
-  char level[8];
-  char *sql = sqlite3_mprintf("PRAGMA \"%w\".synchronous", o->schema);
-  int rc = sql ? msg_nested_text(c, sql, level, sizeof level, err) : msg_err_nomem(err);
-  sqlite3_free(sql);
-  if (rc != MSG_OK)
-    return rc;
-  return msg_local_act_for(o->aside, level[0] ? level[0] - '0' : 2, msg_nested_interrupted, c, err);
+  int64_t habits[MSG_LOCAL_HABITS];
+  int rc = MSG_OK;
+  for (size_t i = 0; rc == MSG_OK && i < MSG_LOCAL_HABITS; i++) {
+    char text[24];
+    rc = msg_aside_pragma(c, o, msg_local_habits[i], text, sizeof text, err);
+    habits[i] = rc == MSG_OK && text[0] ? strtoll(text, NULL, 10) : MSG_LOCAL_NO_HABIT;
+  }
+  return rc == MSG_OK ? msg_local_act_for(o->aside, habits, msg_nested_interrupted, c, err) : rc;
 }
 
 static void close_local(msg_opened *o) {
@@ -183,11 +193,11 @@ static int open_mongo(msg_connection *c, const char *target, const msg_settings 
 #endif
 
 static const msg_adapter ADAPTERS[] = {
-    {"local", open_local, check_local, rights_local, allows_aside_local, tend_aside_local,
-     close_local},
+    {"local", open_local, check_local, rights_local, host_writes, allows_aside_local,
+     tend_aside_local, close_local},
 #ifdef MSG_HAVE_MONGODB
-    {"mongodb", open_mongo, NULL, NULL, NULL, NULL, NULL},
-    {"mongodb+srv", open_mongo, NULL, NULL, NULL, NULL, NULL},
+    {"mongodb", open_mongo, NULL, NULL, host_writes, NULL, NULL, NULL},
+    {"mongodb+srv", open_mongo, NULL, NULL, host_writes, NULL, NULL, NULL},
 #endif
 };
 

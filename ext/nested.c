@@ -8,12 +8,19 @@
 
 #define BUSY_TIMEOUT_DEFAULT_MS 5000 /* while no node is open */
 
+/* Escaped NULs of JSON text as json() spells it, times six: of all, less those that lie deeper. */
+#define PLAIN(x) "replace(" x ", '\\\\', '')"
+#define NULS(x)  "length(" PLAIN(x) ") - length(replace(" PLAIN(x) ", '\\u0000', ''))"
+#define OWN_NULS                                                                                   \
+  "SELECT " NULS("j") " - coalesce(sum(CASE WHEN type IN ('object', 'array') THEN " NULS(          \
+      "value") " END), 0) FROM (SELECT json(json_remove(?1, '$.value')) AS j), json_each(j)"
+
 static const char *const SQL[MSG_NESTED_COUNT] = {
     [MSG_NESTED_PROBE] = "SELECT 1",
     [MSG_NESTED_TEMP] = "SELECT 1 FROM temp.sqlite_schema LIMIT 1",
     [MSG_NESTED_QUERY_ONLY] = "PRAGMA query_only",
-    [MSG_NESTED_AGE] = "SELECT 1",
     [MSG_NESTED_EACH] = "SELECT key, type, value FROM json_each(?1)",
+    [MSG_NESTED_NUL] = OWN_NULS,
     [MSG_NESTED_TYPE] = "SELECT CASE WHEN json_valid(?1) THEN json_type(?1) END",
     [MSG_NESTED_QUOTE] = "SELECT json_quote(?1)",
     [MSG_NESTED_JSON] = "SELECT json(?1)",
@@ -144,29 +151,6 @@ void msg_nested_give(msg_connection *c, sqlite3_stmt *stmt) {
   }
   sqlite3_reset(stmt);
   sqlite3_clear_bindings(stmt);
-}
-
-/* A host without the deprecated function shows it by running the statement. */
-static bool is_expired(sqlite3_stmt *stmt) {
-#ifndef SQLITE_CORE
-  if (!sqlite3_api->expired) {
-    sqlite3_step(stmt);
-    sqlite3_reset(stmt);
-    return sqlite3_stmt_status(stmt, SQLITE_STMTSTATUS_REPREPARE, 1) > 0;
-  }
-#endif
-  return sqlite3_expired(stmt) != 0;
-}
-
-bool msg_nested_unchanged(msg_connection *c) {
-  msg_kept *kept = &c->nested.fixed[MSG_NESTED_AGE];
-  sqlite3_stmt *stmt;
-  if (kept->stmt && !is_expired(kept->stmt))
-    return true;
-  drop(kept);
-  if (msg_nested_take(c, MSG_NESTED_AGE, &stmt, NULL) == MSG_OK)
-    msg_nested_give(c, stmt);
-  return false;
 }
 
 int msg_nested_fail(sqlite3_stmt *stmt, int sqlite_rc, const char *what, msg_err *err) {

@@ -16,9 +16,9 @@ enum msg_nested_sql {
   MSG_NESTED_PROBE, /* SELECT 1 */
   MSG_NESTED_TEMP,  /* reads temp */
   MSG_NESTED_QUERY_ONLY,
-  MSG_NESTED_AGE, /* never run: whether it is still as SQLite compiled it */
   /* on the scratch connection */
   MSG_NESTED_EACH,  /* key, type, value of json_each(?1) */
+  MSG_NESTED_NUL,   /* escaped NULs of ?1 itself: in keys and texts, but for a member "value" */
   MSG_NESTED_TYPE,  /* json_type of ?1, NULL if malformed */
   MSG_NESTED_QUOTE, /* json_quote(?1) */
   MSG_NESTED_JSON,  /* json(?1) */
@@ -46,9 +46,6 @@ typedef struct msg_nested {
 int msg_nested_take(msg_connection *c, enum msg_nested_sql which, sqlite3_stmt **out, msg_err *err);
 /** Reset, unbind, give back. NULL allowed. */
 void msg_nested_give(msg_connection *c, sqlite3_stmt *stmt);
-/** Did SQLite keep what it compiled on the host since the last call? Not after another authorizer
- *  was set, among other things. */
-bool msg_nested_unchanged(msg_connection *c);
 /** The error of stepping or binding `stmt`; `what` begins the text. Returns err->rc. */
 int msg_nested_fail(sqlite3_stmt *stmt, int sqlite_rc, const char *what, msg_err *err);
 

@@ -199,8 +199,12 @@ static int find_current(msg_connection *c, msg_opened **out, msg_err *err) {
   return open_default(c, out, err);
 }
 
+static int check(msg_opened *o, msg_err *err) {
+  return o->adapter->check ? o->adapter->check(o, err) : MSG_OK;
+}
+
 static int make_ready(msg_connection *c, msg_opened *o, msg_err *err) {
-  int rc = o->adapter->check ? o->adapter->check(o, err) : MSG_OK;
+  int rc = check(o, err);
   return rc == MSG_OK ? msg_temp_tables_make(c, NULL, err) : rc;
 }
 
@@ -278,7 +282,7 @@ int msg_connection_close_node(msg_connection *c, const char *name, bool *closed,
         "node '%s' has sent or settled in this transaction: COMMIT or ROLLBACK first",
         msg_show(msg_node_id(o->node)).s);
   msg_call call = {.session = o->session, .interrupted = msg_nested_interrupted, .arg = c};
-  if (o->announced)
+  if (o->announced && check(o, NULL) == MSG_OK) /* not from another's tables */
     msg_node_withdraw(o->node, &call, NULL);
   msg_node_shut(o->node);
   remember_closed(c, msg_node_id(o->node));

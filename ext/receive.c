@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "ext/beside.h"
 #include "ext/field.h"
 #include "ext/receive.h"
 #include "ext/temp.h"

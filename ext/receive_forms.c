@@ -1,6 +1,5 @@
 /* What msg_await, msg_claim and msg_request do with their arguments in FROM. */
 #include "base/mem.h"
-#include "ext/beside.h"
 #include "ext/receive.h"
 #include "ext/values.h"
 
@@ -127,8 +126,6 @@ static int claim_start(msg_receive_table *t, msg_receive_run *r, msg_err *err) {
   if (rc == MSG_OK)
     rc = msg_node_claim(o->node, &call, pattern, at_most(count, r->limit), lease_ms, wait_ms,
                         &r->rows, err);
-  if (rc == MSG_OK && o->aside && call.session == o->aside)
-    msg_beside_claimed(o);
   return rc == MSG_OK ? msg_connection_claimed(t->table.c, o, &r->rows, err) : rc;
 }
 

@@ -21,14 +21,6 @@ static void batch_free(struct batch *b) {
   msg_free(b->tokens);
 }
 
-/* A text of a JSON array is an id or a token, which hold no NUL. */
-static int check_nul(const msg_value *v, const char *what, msg_err *err) {
-  if (!memchr(v->p, '\0', v->n))
-    return MSG_OK;
-  return msg_err_set(err, MSG_INVALID, "%s: '%s' holds a NUL character: remove it", what,
-                     msg_show(v->p).s);
-}
-
 static int add(struct batch *b, const char *id, const char *token, const char *what, msg_err *err) {
   msg_oid oid, parsed;
   if (!id || !msg_oid_parse(id, &oid) || msg_oid_is_zero(&oid))
@@ -71,7 +63,7 @@ static int copy_text(struct element *e, const char *key, const msg_value *v, cha
     return msg_err_set(err, MSG_INVALID, "%s: %s of element %zu is %s: give it text", e->what, key,
                        e->number, v->json ? "JSON" : msg_type_name(v->type));
   snprintf(out, 64, "%s", v->p);
-  return check_nul(v, e->what, err);
+  return MSG_OK;
 }
 
 /* What msg_claim returned may be given whole; any other key is a slip. */
@@ -102,10 +94,8 @@ static int read_element(void *arg, const char *key, const msg_value *v, bool is_
   struct reading *r = arg;
   struct element e = {.what = r->what, .number = r->b->n + 1};
   (void)key, (void)is_bool;
-  if (v->type == MSG_TEXT && !v->json) {
-    int rc = check_nul(v, r->what, err);
-    return rc == MSG_OK ? add(r->b, v->p, NULL, r->what, err) : rc;
-  }
+  if (v->type == MSG_TEXT && !v->json)
+    return add(r->b, v->p, NULL, r->what, err);
   if (!v->json || v->p[0] != '{')
     return msg_err_set(err, MSG_INVALID,
                        "%s: element %zu is %s: give an id, or an object with id and token", r->what,

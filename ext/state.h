@@ -16,12 +16,11 @@ struct msg_connection {
   struct msg_connection *next; /* guarded by the global lock */
   /* the rest: the thread inside the connection */
   int refs;
-  int depth;          /* verbs running inside one another */
-  int up;             /* connected tables of ours, eponymous ones included */
-  bool owner_up;      /* msg_owner is connected: statements may be kept */
-  bool temp_up;       /* temp.msg_outbox is connected: the temp tables exist */
-  unsigned rights_at; /* how often the authorizer's answers may have changed */
-  uint64_t noisy;     /* hash of the last statement found unsafe for DDL */
+  int depth;      /* verbs running inside one another */
+  int up;         /* connected tables of ours, eponymous ones included */
+  bool owner_up;  /* msg_owner is connected: statements may be kept */
+  bool temp_up;   /* temp.msg_outbox is connected: the temp tables exist */
+  uint64_t noisy; /* hash of the last statement found unsafe for DDL */
   msg_opened *nodes;
   msg_opened *current;
   bool current_closed; /* by msg_close: no default is opened behind it */

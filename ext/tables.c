@@ -1,6 +1,7 @@
 #include "ext/tables.h"
 
 #include "base/mem.h"
+#include "ext/aside.h"
 
 int msg_table_register(msg_connection *c, const char *name, const sqlite3_module *module) {
   msg_connection_ref(c); /* given back in any case, now or when the module goes */
@@ -74,6 +75,7 @@ int msg_table_begin_on(msg_table *t, const char *node) {
   msg_err err = MSG_ERR_INIT;
   msg_opened *o;
   int rc = msg_connection_node(t->c, node, &o, &err);
+  msg_aside_yield(t->c);
   if (rc == MSG_OK)
     rc = msg_connection_rights(t->c, o, &err);
   if (rc == MSG_OK && o->session->ops->lock)

@@ -30,8 +30,6 @@ static int read_listen_option(void *arg, const char *key, const msg_value *v, bo
   if (strcmp(key, "node") == 0) {
     if (v->type != MSG_TEXT || v->json || o->node)
       return msg_err_set(err, MSG_INVALID, "option 'node' takes one text");
-    if (memchr(v->p, '\0', v->n))
-      return msg_err_set(err, MSG_INVALID, "option 'node' holds a NUL character: remove it");
     o->node = msg_strdup(v->p);
     return o->node ? MSG_OK : msg_err_nomem(err);
   }

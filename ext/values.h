@@ -28,13 +28,14 @@ int msg_arg_int(sqlite3_value *v, const char *what, int64_t lo, int64_t hi, int6
 int msg_arg_oid(sqlite3_value *v, const char *what, msg_oid *out, msg_err *err);
 
 /* Receives one member of an object, borrowed. JSON true and false come as MSG_INT with is_bool,
- * objects and arrays as MSG_TEXT with json. A text that holds a NUL may be cut behind its first. */
+ * objects and arrays as MSG_TEXT with json. No key or text holds a NUL; a member "value" that does
+ * may be cut at its first. */
 typedef int (*msg_json_fn)(void *arg, const char *key, const msg_value *v, bool is_bool,
                            msg_err *err);
 /** MSG_INVALID if the JSON text holds a NUL, at which SQLite would cut it without a word. */
 int msg_json_whole(const msg_value *text, const char *what, msg_err *err);
 /** Every member of the JSON object in `text`. `what` begins texts, e.g. "options".
- *  Errors: MSG_INVALID malformed, not an object; what fn returns. */
+ *  Errors: MSG_INVALID malformed, not an object, a NUL; what fn returns. */
 int msg_json_object(msg_connection *c, const msg_value *text, const char *what, msg_json_fn fn,
                     void *arg, msg_err *err);
 /** Every element of the JSON array in `text`; key is NULL. */

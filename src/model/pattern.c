@@ -264,6 +264,14 @@ enum msg_pattern_kind msg_pattern_kind_of(const msg_pattern *p) {
   return p->kind;
 }
 
+size_t msg_pattern_prefix(const msg_pattern *p) {
+  switch (p->kind) {
+  case MSG_PATTERN_EXACT: return strlen(p->text);
+  case MSG_PATTERN_GLOB: return strcspn(p->text, "*?[");
+  default: return 0;
+  }
+}
+
 bool msg_pattern_match(const msg_pattern *p, const char *topic) {
   glob_fn *glob;
   switch (p->kind) {

@@ -104,8 +104,8 @@ struct msg_store_ops {
   int (*claim)(msg_session *, const msg_actor *, const msg_claim *, msg_list *out, msg_err *);
   /** Could a claim have something now? Reads only. */
   int (*claimable)(msg_session *, const msg_actor *, const msg_claim *, bool *out, msg_err *);
-  /** All items in one batch; an item that is not theirs is done = false and changes nothing. ACK
-   *  removes. RELEASE keeps attempts. */
+  /** All items in one batch; an item that is not theirs, or has the id of an earlier one that was
+   *  done, is done = false and changes nothing. ACK removes. RELEASE keeps attempts. */
   int (*settle)(msg_session *, const msg_actor *, const msg_settle *, msg_settle_item *items,
                 size_t n, msg_err *);
 

@@ -49,6 +49,65 @@ class Journals(support.Case):
             self.assertEqual(len(a.claims("work")), 3)
 
 
+class Attached(support.Case):
+    """A schema that another file takes over is not the store any more, for no verb."""
+
+    def swapped(self):
+        a = self.db("a", path=self.path)
+        for name, value in (("one", 1), ("two", 2)):
+            self.db("same", path=os.path.join(self.directory, name)).enqueue("work", value)
+        a.rows("ATTACH ? AS x", os.path.join(self.directory, "one"))
+        a.one("""SELECT msg_open('local:x', '{"sender_id":"same"}')""")
+        claimed = a.rows("SELECT id FROM msg_claim('work', 1)")[0][0]
+        a.rows("DETACH x")
+        return a, claimed
+
+    def contents(self):
+        """What the two files hold, without the participants."""
+        tables = [os.path.join(self.directory, name) for name in ("one", "two")]
+        return [line for path in tables for line in support.Db(path, load=False).con.iterdump()
+                if "msg_store_node" not in line]
+
+    def test_no_verb_goes_to_the_new_file_nor_to_the_old(self):
+        a, claimed = self.swapped()
+        a.rows("ATTACH ? AS x", os.path.join(self.directory, "two"))
+        before = self.contents()
+        for begin in (None, "BEGIN", "BEGIN IMMEDIATE"):
+            if begin:
+                a.rows(begin)
+            for sql in ("SELECT msg_enqueue('work', 3)", "SELECT msg_claim('work')",
+                        "SELECT * FROM msg_claim('work', 1)", "SELECT msg_ack('%s')" % claimed,
+                        "SELECT msg_await('news', 0)", "SELECT * FROM msg_messages",
+                        "UPDATE msg_messages SET priority = 1", "DELETE FROM msg_locks"):
+                self.assertFails("msg_close(), then msg_open it again", a.rows, sql)
+            if begin:
+                a.rows("ROLLBACK")
+        self.assertEqual(self.contents(), before)
+
+    def test_closed_and_opened_again_the_new_file_is_the_store(self):
+        a, claimed = self.swapped()
+        a.rows("ATTACH ? AS x", os.path.join(self.directory, "two"))
+        self.assertEqual(a.one("SELECT msg_close()"), 1)
+        self.assertEqual(a.rows("SELECT node FROM x.msg_store_node"), [("same",)])
+        a.one("SELECT msg_open('local:x')")
+        self.assertEqual(a.claim("work")["value"], 2)
+        self.assertEqual(a.one("SELECT msg_ack(?)", claimed), 0)
+
+    def test_closing_makes_nothing_in_a_file_without_messages(self):
+        a, _ = self.swapped()
+        a.rows("ATTACH ? AS x", os.path.join(self.directory, "empty"))
+        self.assertEqual(a.one("SELECT msg_close()"), 1)
+        self.assertEqual(a.rows("SELECT name FROM x.sqlite_schema"), [])
+
+    def test_the_same_file_attached_again_is_the_store(self):
+        a, claimed = self.swapped()
+        self.assertFails("not attached any more", a.enqueue, "work", 3)
+        a.rows("ATTACH ? AS x", os.path.join(self.directory, "one"))
+        self.assertEqual(a.one("SELECT msg_ack(?)", claimed), 1)
+        a.enqueue("work", 3)
+        self.assertEqual(a.claim("work")["value"], 3)
+
+
 class OtherWriters(support.Case):
     def files(self):
         """One file of each journal mode: a connection, another process, the path."""

@@ -1,9 +1,12 @@
 """Processes: killed ones give their claims back, fork, a file replaced under a watch."""
 import os
+import re
 import sqlite3
 import time
 
 import support
+
+SOURCE = os.environ.get("MSG_SOURCE") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 
 class Killed(support.Case):
@@ -196,6 +199,41 @@ class Replaced(support.Case):
         b = self.db("b", path=copy)
         self.assertEqual(b.claim("work")["value"], 1)
         self.assertEqual(a.claim("work")["value"], 1)
+
+    def test_a_copy_without_messages(self):
+        """The recipe of README.md leaves nothing but the tables."""
+        a, b = self.db("a"), self.db("b")
+        a.rows("CREATE TABLE app AS SELECT 1 AS x")
+        for value in range(3):
+            a.enqueue("work", value, key="k%d" % value)
+        a.rows("SELECT * FROM msg_claim('work', 2)")
+        b.one("SELECT msg_listen('news')")
+        for _ in range(200):
+            a.send("news", 1)
+        a.send("news", 1, recipient="b")
+        b.rows("SELECT * FROM msg_await('news', 0, 150)")
+        with open(os.path.join(SOURCE, "README.md"), encoding="utf-8") as file:
+            into, recipe = re.search(r"`(VACUUM INTO 'copy.db')`, then in the copy `([^`]*)`", file.read()).groups()
+        copy = os.path.join(self.directory, "copy.db")
+        a.rows(into.replace("copy.db", copy))
+        con = sqlite3.connect(copy)
+        tables = [name for name, in con.execute("SELECT name FROM sqlite_schema WHERE type = 'table' AND name LIKE 'msg!_store%' ESCAPE '!'")]
+        filled = [name for name in tables if con.execute("SELECT count(*) FROM %s" % name).fetchone()[0]]
+        self.assertEqual(sorted(set(tables) - set(filled)), [])
+        before = con.execute("SELECT version, store_id FROM msg_store").fetchall()
+        con.executescript(recipe)
+        self.assertEqual([name for name in tables if con.execute("SELECT count(*) FROM %s" % name).fetchone()[0]], ["msg_store"])
+        after = con.execute("SELECT version, store_id FROM msg_store").fetchall()
+        self.assertEqual(after[0][0], before[0][0])
+        self.assertNotEqual(after[0][1], before[0][1])
+        con.close()
+        c = self.db("b", path=copy)
+        self.assertEqual(c.column("SELECT x FROM app"), [1])
+        self.assertEqual(c.rows("SELECT * FROM msg_messages"), [])
+        self.assertEqual(c.one("SELECT msg_await('news', 0)"), None)
+        c.enqueue("work", 9, key="k0")
+        self.assertEqual(c.column("SELECT value FROM msg_claim('work', 9)"), [9])
+        self.assertEqual(a.column("SELECT value FROM msg_claim('work', 9)"), [2])
 
     def test_backup_over_an_open_file(self):
         a = self.db("a")

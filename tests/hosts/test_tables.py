@@ -333,6 +333,13 @@ class Typed(support.Case):
             self.assertEqual(sorted(a.rows("SELECT msg_id, customer, total FROM orders WHERE " + where)),
                              sorted(a.rows("SELECT msg_id, customer, total FROM copy WHERE " + where)), where)
 
+    def test_insert_returning_gives_null_and_sends(self):
+        """SQLite asks a virtual table for nothing after the insert: ids come from the functions."""
+        self.assertEqual(self.a.rows("INSERT INTO orders(customer) VALUES ('Ada') RETURNING msg_id, customer"), [(None, "Ada")])
+        self.assertEqual(self.a.rows("INSERT INTO msg_messages(topic, value) VALUES ('t', 1), ('t', 2) RETURNING id"), [(None,), (None,)])
+        self.assertEqual(self.a.column("SELECT customer FROM orders"), ["Ada"])
+        self.assertEqual(self.a.column("SELECT value FROM msg_messages WHERE topic = 't' AND id IS NOT NULL"), [1, 2])
+
     def test_drop_leaves_the_messages(self):
         self.a.rows("INSERT INTO orders(customer) VALUES ('Ada')")
         self.a.rows("DROP TABLE orders")

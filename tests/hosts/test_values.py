@@ -2,6 +2,7 @@
 import base64
 import json
 import math
+import sqlite3
 
 import support
 
@@ -43,6 +44,24 @@ class Types(support.Case):
         self.assertEqual(json.loads(got)["value"], value)
         self.assertEqual(b.one("SELECT length(CAST(value AS BLOB)) FROM msg_messages WHERE topic = 'work'"), 3)
         self.assertEqual(a.one("SELECT msg_ack(?)", "[%s]" % got), 1)
+
+    def test_escaped_backslashes_and_deeper_nuls_are_no_nul(self):
+        a = self.db("a")
+        for options in (r'{"key":"x\\u0000"}', r'{"map":{"k":"\u0000"},"key":"\\"}', r'{"additional":["\\",{"k":"\u0000"}]}',
+                        r'{"map":{"k":[{"\u0000":"\u0000"}]},"msg":"\u0001"}'):
+            self.assertEqual(len(a.one("SELECT msg_enqueue('t', 1, ?)", options)), 24)
+        self.assertEqual(a.column("SELECT key FROM msg_messages WHERE key LIKE 'x%'"), [r"x\u0000"])
+
+    def test_nul_in_json5_is_refused(self):
+        if sqlite3.sqlite_version_info < (3, 42):
+            self.skipTest("SQLite %s reads no JSON5" % sqlite3.sqlite_version)
+        a = self.db("a")
+        for options in (r'{/* a, */ "group\u0000x":"g"}', r'{"group":"g",/* it\'s */ "priority\u0000":7}', r"{group\u0000:'g'}",
+                        r"{group:'\x00'}", r"{group:'\0'}", r"{'gr\x00oup':'g'}", r"{map:{k:'\x00'},group:'\x00'}"):
+            self.assertFails("holds a NUL character", a.one, "SELECT msg_enqueue('t', 1, ?)", options)
+        self.assertEqual(a.one("SELECT count(*) FROM msg_messages"), 0)
+        for options in (r"{/* \u0000 */ group:'g'}", r"{map:{k:'\x00'}, group:'it\\x00'}"):
+            self.assertEqual(len(a.one("SELECT msg_enqueue('t', 1, ?)", options)), 24)
 
     def test_nul_in_a_typed_column_is_refused(self):
         a = self.db("a")

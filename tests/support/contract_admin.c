@@ -77,6 +77,25 @@ static void update_of_priority_is_no_second_message(void **state) {
   assert_string_equal(contract_await(k, "unseen", "t", 9), "");
 }
 
+/* Two patterns hear it, and one of them began after it was handed out by the other. */
+static void update_of_priority_under_two_patterns(void **state) {
+  contract *k = *state;
+  contract_listen(k, "caught", "*", true);
+  contract_listen(k, "late", "*", false);
+  msg_oid id = PUT(.topic = "t", .text = "1");
+  assert_string_equal(contract_await(k, "caught", NULL, 9), "1");
+  assert_string_equal(contract_await(k, "late", NULL, 9), "1");
+  contract_listen(k, "caught", "t", true);
+  contract_listen(k, "late", "t", false);
+  for (int i = 1; i <= 3; i++) {
+    msg_update u = {.has_priority = true, .priority = i};
+    OK(update_rc(k, &id, &u));
+    assert_string_equal(contract_await(k, "caught", NULL, 9), "");
+    assert_string_equal(contract_await(k, "caught", "t", 9), "");
+    assert_string_equal(contract_await(k, "late", NULL, 9), "");
+  }
+}
+
 static msg_oid put_later(contract *k, const char *text, int32_t priority) {
   contract_pass(k, 1);
   return PUT(.topic = "t", .text = text, .priority = priority);
@@ -113,6 +132,19 @@ static void an_update_of_a_broadcast_changes_its_place(void **state) {
   assert_string_equal(contract_await(k, "many", "t*", 1), "f");
   assert_string_equal(contract_await(k, "many", "t*", 9), "h");
   assert_string_equal(contract_await(k, "one", "t", 9), "");
+}
+
+/* It becomes due by the update, and comes before what was sent since. */
+static void an_update_makes_a_delayed_broadcast_the_first(void **state) {
+  contract *k = *state;
+  contract_listen(k, "n", "t", false);
+  msg_oid id = PUT(.topic = "t", .text = "1", .delay_ms = 100000);
+  PUT(.topic = "t", .text = "2");
+  PUT(.topic = "t", .text = "3");
+  msg_update u = {.has_deliver_at = true, .deliver_at_ms = msg_clock_now_ms() - 1000};
+  OK(update_rc(k, &id, &u));
+  for (int i = 1; i <= 3; i++)
+    assert_int_equal(contract_await(k, "n", "t", 1)[0], '0' + i);
 }
 
 static void update_of_delivery_time(void **state) {
@@ -248,7 +280,9 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(update_of_nothing),
     cmocka_unit_test(update_of_priority),
     cmocka_unit_test(update_of_priority_is_no_second_message),
+    cmocka_unit_test(update_of_priority_under_two_patterns),
     cmocka_unit_test(an_update_of_a_broadcast_changes_its_place),
+    cmocka_unit_test(an_update_makes_a_delayed_broadcast_the_first),
     cmocka_unit_test(update_of_delivery_time),
     cmocka_unit_test(update_of_life),
     cmocka_unit_test(remove_in_any_state),

@@ -1,4 +1,5 @@
 /* contract_listen.c - the contract: listen, unlisten, listeners, unseen and seen of broadcasts. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "support/contract.h"
@@ -81,6 +82,40 @@ static void listeners_of_the_queue(void **state) {
   struct names none = {.text = ""};
   OK(other->ops->listeners(other, note_listener, &none, &k->err));
   assert_string_equal(none.text, "");
+}
+
+/* One by one in delivery order, whenever what comes first was sent or became due. */
+static void broadcasts_sent_out_of_order(void **state) {
+  contract *k = *state;
+  contract_listen(k, "one", "t", false);
+  contract_listen(k, "all", "t", false);
+  PUT(.topic = "t", .text = "due", .delay_ms = 5);
+  PUT(.topic = "t", .text = "4");
+  contract_pass(k, 10); /* nobody has looked when the next is sent */
+  PUT(.topic = "t", .text = "6");
+  PUT(.topic = "t", .text = "7");
+  PUT(.topic = "t", .text = "2", .delay_ms = -2000);
+  PUT(.topic = "t", .text = "8");
+  PUT(.topic = "t", .text = "1", .delay_ms = -3000);
+  PUT(.topic = "t", .text = "3", .delay_ms = -1000);
+  PUT(.topic = "t", .text = "urgent", .priority = 1, .delay_ms = -1);
+  static const char *const order[] = {"urgent", "1", "2", "3", "4", "due", "6", "7", "8", ""};
+  for (size_t i = 0; i < sizeof order / sizeof *order; i++)
+    assert_string_equal(contract_await(k, "one", "t", 1), order[i]);
+  assert_string_equal(contract_await(k, "all", "t", 99), "urgent 1 2 3 4 due 6 7 8");
+}
+
+/* However many are behind their time. */
+static void many_broadcasts_sent_backwards(void **state) {
+  contract *k = *state;
+  contract_listen(k, "n", "t", false);
+  for (int i = 0; i < 40; i++) {
+    char text[8];
+    snprintf(text, sizeof text, "%d", i);
+    PUT(.topic = "t", .text = text, .delay_ms = -1000 * (i + 1));
+  }
+  for (int i = 39; i >= 0; i--)
+    assert_int_equal(atoi(contract_await(k, "n", "t", 1)), i);
 }
 
 static void every_node_once(void **state) {
@@ -353,6 +388,8 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(unlisten_ends_it),
     cmocka_unit_test(unlisten_of_one_keeps_what_the_other_has_seen),
     cmocka_unit_test(listeners_of_the_queue),
+    cmocka_unit_test(broadcasts_sent_out_of_order),
+    cmocka_unit_test(many_broadcasts_sent_backwards),
     cmocka_unit_test(every_node_once),
     cmocka_unit_test(never_ones_own),
     cmocka_unit_test(never_exclusive_ones),

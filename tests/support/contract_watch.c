@@ -140,7 +140,7 @@ static void wakes_for_a_delay_that_ends(void **state) {
   PUT(.topic = "t", .exclusive = true, .delay_ms = 2500);
   drain(k, w);
   start(k, &t, w, 10000);
-  ends(&t, MSG_OK, t.deadline_ms - 10000, 2500);
+  ends(&t, MSG_OK, t.deadline_ms - 10000, 5000);
   assert_string_equal(contract_claimed(k, "a", "t", 9), "?");
   w->ops->watch_close(w);
 }
@@ -154,7 +154,7 @@ static void wakes_for_a_lease_that_ends(void **state) {
   contract_claim(k, k->s, "a", "t", 9, 2500, &list);
   drain(k, w);
   start(k, &t, w, 10000);
-  ends(&t, MSG_OK, t.deadline_ms - 10000, 2500);
+  ends(&t, MSG_OK, t.deadline_ms - 10000, 5000);
   assert_string_equal(contract_claimed(k, "a", "t", 9), "1");
   msg_list_clear(&list);
   w->ops->watch_close(w);
@@ -169,7 +169,7 @@ static void wakes_for_a_head_that_expires(void **state) {
   PUT(.topic = "t", .text = "2", .exclusive = true, .group = "g");
   drain(k, w);
   start(k, &t, w, 10000);
-  ends(&t, MSG_OK, t.deadline_ms - 10000, 2500);
+  ends(&t, MSG_OK, t.deadline_ms - 10000, 5000);
   assert_string_equal(contract_claimed(k, "a", "t", 9), "2");
   w->ops->watch_close(w);
 }

@@ -9,6 +9,7 @@
 #include "base/mem.h"
 #include "base/process.h"
 #include "support/cmocka_compat.h"
+#include "support/local_plans.h"
 
 /* ---- files ---- */
 
@@ -224,50 +225,16 @@ void local_sweep(local_rig *r) {
 
 /* ---- plans ---- */
 
-/* A table of ours by name or by alias. msg_store has one row, sqlite_sequence few. */
-static bool is_ours(const char *detail) {
-  static const char *const ALIASES[] = {"m", "l", "s", "f", "n", "k"};
-  if (strstr(detail, "msg_store_"))
-    return true;
-  for (size_t i = 0; i < sizeof ALIASES / sizeof ALIASES[0]; i++)
-    if (strcmp(detail + 5, ALIASES[i]) == 0)
-      return true;
-  return false;
-}
-
-/* A partial index scanned whole holds only rows of the state that is asked for. */
-static bool is_scan(const char *detail) {
-  return strncmp(detail, "SCAN ", 5) == 0 && is_ours(detail) && !strstr(detail, " INDEX ");
-}
-
-static void check_plan(local_rig *r, const char *sql) {
-  char *text = sqlite3_mprintf("EXPLAIN QUERY PLAN %s", sql);
-  sqlite3_stmt *plan = NULL;
-  assert_int_equal(sqlite3_prepare_v2(r->db, text, -1, &plan, NULL), SQLITE_OK);
-  while (sqlite3_step(plan) == SQLITE_ROW) {
-    const char *detail = (const char *)sqlite3_column_text(plan, 3);
-    if (is_scan(detail))
-      fail_msg("%s\n  in: %s", detail, sql);
-  }
-  sqlite3_finalize(plan);
-  sqlite3_free(text);
-}
-
-static void check_plans(local_rig *r) {
+void local_check_plans(local_rig *r) {
   msg_local_session *s = (msg_local_session *)r->session;
   int n = 0;
   for (size_t i = 0; i < MSG_LOCAL_SLOTS; i++) {
     const char *sql = s->slot[i] ? sqlite3_sql(s->slot[i]) : NULL;
     if (!sql || !strstr(sql, "msg_store_") || strstr(sql, "SAVEPOINT"))
       continue;
-    check_plan(r, sql);
+    local_plans_check(sql);
     n++;
   }
+  local_plans_close();
   assert_true(n > 0);
-}
-
-void local_check_plans(local_rig *r) {
-  check_plans(r);
-  local_sql(r, "ANALYZE");
-  check_plans(r);
 }

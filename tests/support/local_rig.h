@@ -70,8 +70,7 @@ int64_t local_redrive(local_rig *r, const char *pattern);
 /** Sweep whatever is due, also just after a look. */
 void local_sweep(local_rig *r);
 
-/** Every kept statement of the connection goes by an index, before and after ANALYZE: fails for a
- *  scan of one of our tables. */
+/** Every kept statement of the connection: local_plans_check. */
 void local_check_plans(local_rig *r);
 
 #endif

@@ -9,6 +9,7 @@
 #include "base/thread.h"
 #include "store/local/reading.h"
 #include "support/cmocka_compat.h"
+#include "support/local_plans.h"
 #include "support/local_rig.h"
 
 static char path[64];
@@ -136,7 +137,8 @@ static int note_statement(unsigned event, void *arg, void *stmt, void *text) {
   (void)arg;
   (void)text;
   const char *sql = sqlite3_sql(stmt);
-  if (sql && strstr(sql, "msg_store_message AS m WHERE m.queue") && seen_count < 32)
+  if (sql && strstr(sql, "msg_store_message AS m") && strstr(sql, "WHERE m.queue = ?1") &&
+      seen_count < 32)
     snprintf(seen_sql[seen_count++], sizeof seen_sql[0], "%s", sql);
   return 0;
 }
@@ -151,6 +153,7 @@ static const char *plan_of(const msg_filter *f) {
   find(&a, f);
   sqlite3_trace_v2(a.db, 0, NULL, NULL);
   assert_int_equal(seen_count, 1);
+  local_plans_check(seen_sql[0]);
   char *text = sqlite3_mprintf("EXPLAIN QUERY PLAN %s", seen_sql[0]);
   assert_int_equal(sqlite3_prepare_v2(a.db, text, -1, &stmt, NULL), SQLITE_OK);
   sqlite3_free(text);
@@ -217,6 +220,8 @@ static void finds_go_by_their_indexes(void **state) {
   f.states = 1u << MSG_STATE_READY;
   PLAN_HAS(&f, "INTEGER PRIMARY KEY (rowid>?)");
   assert_null(strstr(plan_of(&f), "TEMP B-TREE"));
+  f.seq.hi = 1;
+  PLAN_HAS(&f, "INTEGER PRIMARY KEY (rowid=?)");
   msg_filter_clear(&f);
 }
 

@@ -1,10 +1,12 @@
 /* session.c, write.c, fail.c: whose transaction, waiting for locks, what errors mean. */
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/thread.h"
+#include "store/local/session.h"
 #include "support/cmocka_compat.h"
 #include "support/local_rig.h"
 
@@ -39,6 +41,11 @@ static int teardown(void **state) {
   local_rig_close(&b);
   local_path_remove(path);
   return 0;
+}
+
+static int check(local_rig *r) {
+  bool gone;
+  return msg_local_check(&r->host, r->store, &gone, &r->err);
 }
 
 static int send_rc(local_rig *r, bool many) {
@@ -409,9 +416,57 @@ static void attached_schema_is_its_own_store(void **state) {
   assert_string_not_equal(main_key, key);
   r.session->ops->session_release(r.session);
   local_sql(&r, "DETACH \"we\"\"ird\"");
-  assert_int_equal(msg_local_check(&r.host, &r.err), MSG_UNAVAILABLE);
+  assert_int_equal(check(&r), MSG_UNAVAILABLE);
   local_rig_close(&r);
   local_path_remove(other);
+}
+
+/* By another path, and by the same path after the file there was replaced. */
+static void an_attached_schema_may_become_another_file(void **state) {
+  (void)state;
+  local_rig r;
+  char attach[128], one[64], two[64];
+  local_path_new(one);
+  local_path_new(two);
+  snprintf(attach, sizeof attach, "ATTACH '%s' AS x", one);
+  local_rig_open_schema(&r, path, "x", attach, "r");
+  local_send(&r, "t", "x");
+  assert_int_equal(check(&r), MSG_OK);
+  r.session->ops->session_release(r.session);
+  snprintf(attach, sizeof attach, "DETACH x; ATTACH '%s' AS x; CREATE TABLE x.y(z)", two);
+  local_sql(&r, attach);
+  assert_int_equal(check(&r), MSG_UNAVAILABLE);
+  assert_non_null(strstr(r.err.text, "msg_close"));
+  local_sql(&r, "BEGIN IMMEDIATE");
+  assert_int_equal(check(&r), MSG_UNAVAILABLE);
+  local_sql(&r, "ROLLBACK");
+  assert_int_equal(rename(two, one), 0);
+  snprintf(attach, sizeof attach, "DETACH x; ATTACH '%s' AS x", one);
+  local_sql(&r, attach);
+  assert_int_equal(check(&r), MSG_UNAVAILABLE);
+  assert_non_null(strstr(r.err.text, "msg_close"));
+  local_rig_close(&r);
+  local_path_remove(one);
+  local_path_remove(two);
+}
+
+/* A hard link is another name of it. */
+static void an_attached_schema_may_come_back_by_another_name(void **state) {
+  (void)state;
+  local_rig r;
+  char attach[160], one[64], other[80];
+  local_path_new(one);
+  snprintf(attach, sizeof attach, "ATTACH '%s' AS x", one);
+  local_rig_open_schema(&r, path, "x", attach, "r");
+  local_send(&r, "t", "x");
+  r.session->ops->session_release(r.session);
+  snprintf(other, sizeof other, "%s-link", one);
+  assert_int_equal(link(one, other), 0);
+  snprintf(attach, sizeof attach, "DETACH x; ATTACH '%s' AS x", other);
+  local_sql(&r, attach);
+  assert_int_equal(check(&r), MSG_OK);
+  local_rig_close(&r);
+  local_path_remove(one);
 }
 
 static void own_connection_works_beside_the_host(void **state) {
@@ -429,6 +484,32 @@ static void own_connection_works_beside_the_host(void **state) {
   own->ops->session_close(own);
   assert_int_equal(messages(&b), 2);
   local_sql(&a, "ROLLBACK");
+}
+
+static void own_connection_keeps_the_habits_of_its_host(void **state) {
+  static const int64_t HABITS[][MSG_LOCAL_HABITS] = {
+      {1, 0, 4096, 2, 1, 1},
+      {3, 77, -1, 0, 0, 1},
+      {0, 1000, 0, 1, 1, 0},
+  };
+  (void)state;
+  msg_session *own = NULL;
+  assert_int_equal(a.store->ops->session_open(a.store, NULL, "msg", &a.settings, &own, &a.err),
+                   MSG_OK);
+  for (size_t n = 0; n < sizeof HABITS / sizeof *HABITS; n++) {
+    assert_int_equal(msg_local_act_for(own, HABITS[n], NULL, NULL, &a.err), MSG_OK);
+    for (size_t i = 0; i < MSG_LOCAL_HABITS; i++) {
+      char sql[64];
+      sqlite3_stmt *stmt;
+      snprintf(sql, sizeof sql, "PRAGMA main.%s", msg_local_habits[i]);
+      sqlite3 *db = ((msg_local_session *)own)->db;
+      assert_int_equal(sqlite3_prepare_v2(db, sql, -1, &stmt, NULL), SQLITE_OK);
+      assert_int_equal(sqlite3_step(stmt), SQLITE_ROW);
+      assert_int_equal(sqlite3_column_int64(stmt, 0), HABITS[n][i]);
+      sqlite3_finalize(stmt);
+    }
+  }
+  own->ops->session_close(own);
 }
 
 static void memory_has_neither_watch_nor_own(void **state) {
@@ -458,13 +539,13 @@ static void identity_is_the_file(void **state) {
   msg_host temp = {.db = a.db, .schema = "temp"}, none = {.db = a.db, .schema = "none"};
   assert_int_equal(msg_local_identify(&temp, one, &a.err), MSG_INVALID);
   assert_int_equal(msg_local_identify(&none, one, &a.err), MSG_INVALID);
-  assert_int_equal(msg_local_check(&a.host, &a.err), MSG_OK);
+  assert_int_equal(check(&a), MSG_OK);
   char moved[80];
   snprintf(moved, sizeof moved, "%s-moved", path);
   assert_int_equal(rename(path, moved), 0);
-  assert_int_equal(msg_local_check(&a.host, &a.err), MSG_UNAVAILABLE);
+  assert_int_equal(check(&a), MSG_UNAVAILABLE);
   local_sql(&a, "BEGIN IMMEDIATE"); /* stays in the file in which it began */
-  assert_int_equal(msg_local_check(&a.host, &a.err), MSG_OK);
+  assert_int_equal(check(&a), MSG_OK);
   local_sql(&a, "ROLLBACK");
   assert_int_equal(rename(moved, path), 0);
 }
@@ -502,7 +583,10 @@ int main(void) {
       TEST(full_and_too_big),
       TEST(release_lets_the_host_close),
       TEST(attached_schema_is_its_own_store),
+      TEST(an_attached_schema_may_become_another_file),
+      TEST(an_attached_schema_may_come_back_by_another_name),
       TEST(own_connection_works_beside_the_host),
+      TEST(own_connection_keeps_the_habits_of_its_host),
       TEST(memory_has_neither_watch_nor_own),
       TEST(identity_is_the_file),
   };

@@ -157,6 +157,28 @@ static void extend_takes_one_out_of_its_batch(void **state) {
   assert_int_equal(left(), 0);
 }
 
+/* By every verb, also with another lease in between. */
+static void an_id_given_twice_is_done_once(void **state) {
+  (void)state;
+  static const enum msg_settle_verb verbs[] = {MSG_SETTLE_EXTEND, MSG_SETTLE_RELEASE,
+                                               MSG_SETTLE_REJECT, MSG_SETTLE_FREE, MSG_SETTLE_ACK};
+  for (size_t v = 0; v < sizeof verbs / sizeof *verbs; v++) {
+    char token[MSG_OID_HEX + 1];
+    msg_oid a = claimed(token, NULL, NULL), b = claimed(token, NULL, NULL);
+    msg_settle_item items[] = {{.id = a}, {.id = a}, {.id = b}, {.id = a}, {.id = b}};
+    msg_settle how = {.verb = verbs[v], .lease_ms = 60000, .reason = "refused"};
+    assert_int_equal(rig.session->ops->settle(rig.session, &rig.actor, &how, items, 5, &rig.err),
+                     MSG_OK);
+    for (int i = 0; i < 5; i++)
+      if (items[i].done != (i == 0 || i == 2))
+        fail_msg("verb %d, item %d", (int)verbs[v], i);
+    if (verbs[v] == MSG_SETTLE_EXTEND)
+      assert_int_equal(leases(), 2);
+    local_sql(&rig, "DELETE FROM msg_store_message");
+    local_sql(&rig, "DELETE FROM msg_store_lease");
+  }
+}
+
 /* Of one claim and of many, others between them, one given twice. */
 static void acks_of_many_leases_in_one_batch(void **state) {
   (void)state;
@@ -244,6 +266,7 @@ int main(void) {
       TEST(released_head_stays_head),
       TEST(extend_moves_the_end),
       TEST(extend_takes_one_out_of_its_batch),
+      TEST(an_id_given_twice_is_done_once),
       TEST(acks_of_many_leases_in_one_batch),
       TEST(reject_buries),
       TEST(free_is_for_anybody),

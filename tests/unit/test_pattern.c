@@ -35,6 +35,22 @@ static void bad(const char *text, const char *why) {
   assert_int_equal(msg_pattern_new(text, &p, NULL), MSG_INVALID);
 }
 
+static void begins_with(const char *text, enum msg_pattern_kind kind, size_t n) {
+  msg_pattern *p = compiled(text, kind);
+  assert_int_equal(msg_pattern_prefix(p), n);
+  msg_pattern_free(p);
+}
+
+static void what_every_match_begins_with(void **state) {
+  (void)state;
+  begins_with("orders", MSG_PATTERN_EXACT, 6);
+  begins_with("orders.*", MSG_PATTERN_GLOB, 7);
+  begins_with("or?ers.*", MSG_PATTERN_GLOB, 2);
+  begins_with("o[r]*", MSG_PATTERN_GLOB, 1);
+  begins_with("*", MSG_PATTERN_GLOB, 0);
+  begins_with("/^orders/", MSG_PATTERN_REGEX, 0);
+}
+
 static void exact(void **state) {
   (void)state;
   matches("orders", MSG_PATTERN_EXACT, "orders", true);
@@ -248,6 +264,7 @@ static int setup(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(what_every_match_begins_with),
       cmocka_unit_test(exact),
       cmocka_unit_test(glob),
       cmocka_unit_test(glob_without_sqlite_matches_nothing),

@@ -163,21 +163,34 @@ int msg_local_purge(msg_session *base, const msg_actor *actor, const msg_pattern
 
 /* ---- redrive ---- */
 
-/* It starts anew: its attempts, its life, and what this process remembers of it. */
-static int redrive_one(msg_local_session *s, struct pass *p, int64_t seq, msg_err *err) {
-  static const char sql[] =
-      "UPDATE @.msg_store_message SET attempts = 0, reason = NULL, delete_at = CASE"
-      " WHEN timing_out AND ttl > 0 THEN ?2 + min(ttl, 9000000000000000000 - ?2) END"
-      " WHERE seq = ?1 RETURNING id";
+/* What was rolled back so far belongs to the life that ends. */
+static int end_life(msg_local_session *s, int64_t seq, msg_err *err) {
+  static const char sql[] = "SELECT id, redriven, attempts FROM @.msg_store_message WHERE seq = ?1";
   sqlite3_stmt *stmt = NULL;
-  msg_local_item item;
   msg_oid id;
-  int rc = msg_local_bound(s, sql, &stmt, err, "ii", seq, p->now_ms);
+  if (!msg_local_undone_any(s->store->undone))
+    return MSG_OK;
+  int rc = msg_local_bound(s, sql, &stmt, err, "i", seq);
   if (rc == MSG_OK)
     rc = msg_local_row(s, stmt, err);
   if (rc == MSG_OK && msg_oid_parse((const char *)sqlite3_column_text(stmt, 0), &id))
-    msg_local_undone_forget(s->store, &id);
+    msg_local_undone_attempts(s->store->undone, &id, sqlite3_column_int64(stmt, 1),
+                              sqlite3_column_int(stmt, 2), 0);
   msg_local_done(s, stmt);
+  return rc;
+}
+
+/* It starts anew: its attempts and its time to live. */
+static int redrive_one(msg_local_session *s, struct pass *p, int64_t seq, msg_err *err) {
+  static const char sql[] =
+      "UPDATE @.msg_store_message SET attempts = 0, redriven = coalesce(redriven, 0) + 1,"
+      " reason = NULL, delete_at = CASE"
+      " WHEN timing_out AND ttl > 0 THEN ?2 + min(ttl, 9000000000000000000 - ?2) END"
+      " WHERE seq = ?1";
+  msg_local_item item;
+  int rc = end_life(s, seq, err);
+  if (rc == MSG_OK)
+    rc = msg_local_exec(s, sql, NULL, err, "ii", seq, p->now_ms);
   if (rc == MSG_OK)
     rc = msg_local_item_load(s, seq, &item, err);
   if (rc == MSG_OK)

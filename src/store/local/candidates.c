@@ -9,9 +9,11 @@
 #include "store/local/reading.h"
 
 /* More expired rows than this in front: not worth passing over one by one. */
-#define EXPIRED_MANY "257"
+#define EXPIRED_MANY 257
 /* As many unexpired ones are worth sorting. */
-#define SORT_MANY "4097"
+#define SORT_MANY       4097
+#define TEXT_OF(number) #number
+#define TEXT(macro)     TEXT_OF(macro)
 
 #define FIRST                                                                                      \
   "SELECT priority, deliver_at, seq FROM @.msg_store_message INDEXED BY msg_store_message_"
@@ -89,15 +91,15 @@ static int count_mortal(msg_local_session *s, const char *sql, struct search *f,
 /* Which index costs less: the order with the expired in front, or those that live, sorted? */
 static int choose_mortal(msg_local_session *s, struct search *f, const char *topic,
                          const char **sql, msg_err *err) {
-  static const char sql_expired[] = COUNT_MORTAL("<=", EXPIRED_MANY);
-  static const char sql_living[] = COUNT_MORTAL(">", SORT_MANY);
+  static const char sql_expired[] = COUNT_MORTAL("<=", TEXT(EXPIRED_MANY));
+  static const char sql_living[] = COUNT_MORTAL(">", TEXT(SORT_MANY));
   int64_t expired = 0, living = 0;
   *sql = SQL_MORTAL;
   int rc = count_mortal(s, sql_expired, f, topic, &expired, err);
-  if (rc != MSG_OK || expired < atoi(EXPIRED_MANY))
+  if (rc != MSG_OK || expired < EXPIRED_MANY)
     return rc;
   rc = count_mortal(s, sql_living, f, topic, &living, err);
-  if (rc == MSG_OK && living < atoi(SORT_MANY))
+  if (rc == MSG_OK && living < SORT_MANY)
     *sql = SQL_MORTAL_END;
   return rc;
 }

@@ -35,7 +35,7 @@ static const char SQL_ROW[] =
   "UPDATE OR FAIL @.msg_store_message " by                                                         \
   " SET state = 6, lease = ?1, attempts = attempts + 1 WHERE "
 
-static const char SQL_LEASE_ONE[] = LEASE("NOT INDEXED") "seq = ?2";
+static const char SQL_LEASE_ONE[] = LEASE("") "seq = ?2";
 /* What SQL_NARROW gave, by its last row, while nobody else can write: a range of its index. */
 static const char SQL_LEASE_RANGE[] =
     LEASE("INDEXED BY msg_store_message_ready") "state = 1 AND"
@@ -148,15 +148,35 @@ static int read_messages(msg_local_session *s, struct claiming *c, msg_err *err)
 
 /* ---- attempts ---- */
 
+static int find_life(msg_local_session *s, int64_t seq, int64_t *life, msg_err *err) {
+  static const char sql[] = "SELECT redriven FROM @.msg_store_message WHERE seq = ?1";
+  sqlite3_stmt *stmt = NULL;
+  int rc = msg_local_bound(s, sql, &stmt, err, "i", seq);
+  if (rc == MSG_OK)
+    rc = msg_local_row(s, stmt, err);
+  if (rc == MSG_OK)
+    *life = sqlite3_column_int64(stmt, 0);
+  msg_local_done(s, stmt);
+  return rc;
+}
+
 /* Deliveries that were rolled back count too. */
 static int add_undone(msg_local_session *s, struct claiming *c, msg_message *m, msg_err *err) {
-  int32_t undone = msg_local_undone_count(s->store, &m->id, m->attempts);
-  if (undone == 0)
+  msg_local_undone *u = s->store->undone;
+  int64_t life = 0;
+  if (!msg_local_undone_knows(u, &m->id))
     return MSG_OK;
   if (msg_grow(&c->spent, &c->spent_cap, c->spent_n + 1, sizeof *c->spent) != MSG_OK)
     return msg_err_nomem(err);
   c->spent[c->spent_n++] = m->id;
-  m->attempts += undone;
+  int rc = find_life(s, m->seq, &life, err);
+  if (rc != MSG_OK)
+    return rc;
+  int32_t stored = m->attempts;
+  m->attempts =
+      msg_local_undone_attempts(u, &m->id, life, stored, c->actor->settings->max_attempts);
+  if (m->attempts == stored)
+    return MSG_OK;
   return msg_local_exec(s, "UPDATE @.msg_store_message SET attempts = ?2 WHERE seq = ?1", NULL, err,
                         "ii", m->seq, (int64_t)m->attempts);
 }
@@ -164,7 +184,7 @@ static int add_undone(msg_local_session *s, struct claiming *c, msg_message *m, 
 /* They are stored for good. */
 static void forget_spent(msg_local_session *s, struct claiming *c) {
   for (size_t i = 0; i < c->spent_n; i++)
-    msg_local_undone_forget(s->store, &c->spent[i]);
+    msg_local_undone_forget(s->store->undone, &c->spent[i]);
   c->spent_n = 0;
 }
 
@@ -180,7 +200,7 @@ static int bury(msg_local_session *s, struct claiming *c, size_t i, msg_err *err
 
 /* Takes those that were delivered often enough out of the list, dead. */
 static int bury_poison(msg_local_session *s, struct claiming *c, msg_err *err) {
-  bool undone = msg_local_undone_any(s->store);
+  bool undone = msg_local_undone_any(s->store->undone);
   int rc = MSG_OK;
   for (size_t i = c->out->n; rc == MSG_OK && i > c->before; i--) {
     msg_message *m = &c->out->at[i - 1];
@@ -325,17 +345,24 @@ static int take(msg_local_session *s, struct claiming *c, msg_err *err) {
   return rc;
 }
 
+/* Behind poison there may be work. */
+static int take_past_poison(msg_local_session *s, struct claiming *c, msg_err *err) {
+  int rc;
+  do {
+    c->buried = false;
+    rc = take(s, c, err);
+  } while (rc == MSG_OK && c->buried && missing(c) > 0);
+  return rc;
+}
+
 /* Takes, and sweeps for more, until there are enough or nothing more is due. */
 static int take_enough(msg_local_session *s, struct claiming *c, msg_err *err) {
   int rc = MSG_OK;
   for (int round = 0; round < ROUNDS_MAX; round++) {
     bool backlog;
-    c->buried = false;
-    rc = take(s, c, err);
+    rc = take_past_poison(s, c, err);
     if (rc != MSG_OK || missing(c) == 0)
       return rc;
-    if (c->buried)
-      continue;
     rc = msg_local_sweep(s, c->actor, c->now_ms, true, &backlog, err);
     if (rc != MSG_OK || s->swept == 0)
       return rc;

@@ -8,8 +8,9 @@
 
 /* ---- counts ---- */
 
-#define KIND    "CASE state WHEN 4 THEN 'd' WHEN 5 THEN 'b' WHEN 7 THEN 'x' ELSE 'r' END"
-#define WAITING "EXISTS (SELECT 1 FROM @.msg_store_lane AS l WHERE l.seq = m.seq)"
+#define KIND      "CASE state WHEN 4 THEN 'd' WHEN 5 THEN 'b' WHEN 7 THEN 'x' ELSE 'r' END"
+#define WAITING   MSG_LOCAL_WAITING("m.seq")
+#define OF(index) " FROM @.msg_store_message AS m INDEXED BY msg_store_message_" index " WHERE "
 
 /* One arm a stored state, each on an index alone that is ordered by topic. What is past its life
  * and not swept yet is taken off again; `first` is the lowest number, whose time is that of the
@@ -20,23 +21,28 @@ static const char sql_topics[] =
     "SELECT topic, sum(n * (kind = 'r')) AS r, sum(n * (kind = 'd')) AS d,"
     " sum(n * (kind = 'c')) AS c, sum(n * (kind = 'b')) AS b, sum(n * (kind = 'x')) AS x,"
     " sum(n * live) AS live, min(first) AS first FROM ("
-    "SELECT topic, 'r' AS kind, 0 AS live, count(*) AS n, min(seq) AS first"
-    " FROM @.msg_store_message WHERE state = 1 AND queue = ?1 GROUP BY topic"
-    " UNION ALL SELECT topic, 'r', 0, count(*), min(seq) FROM @.msg_store_message"
-    " WHERE state = 2 AND queue = ?1 GROUP BY topic"
-    " UNION ALL SELECT topic, 'r', 1, count(*), min(seq) FROM @.msg_store_message"
-    " WHERE state = 8 AND queue = ?1 GROUP BY topic"
-    " UNION ALL SELECT topic, " KIND ", state = 9, count(*), min(seq)"
-    " FROM @.msg_store_message AS m WHERE " MSG_LOCAL_OTHER " AND queue = ?1"
+    "SELECT topic, 'r' AS kind, 0 AS live, count(*) AS n, min(seq) AS first" OF(
+        "ready") "state = 1 AND queue = ?1 GROUP BY topic"
+                 " UNION ALL SELECT topic, 'r', 0, count(*), min(seq)" OF(
+                     "mortal") "state = 2 AND queue = ?1 GROUP BY topic"
+                               " UNION ALL SELECT topic, 'r', 1, count(*), min(seq)" OF(
+                                   "live") "state = 8 AND queue = ?1 GROUP BY topic"
+                                           " UNION ALL SELECT topic, " KIND
+                                           ", state = 9, count(*), min(seq)" OF("other")
+                                               MSG_LOCAL_OTHER
+    " AND queue = ?1"
     " AND (state <> 9 OR " WAITING ") GROUP BY topic, state"
-    " UNION ALL SELECT topic, 'c', 0, count(*), min(seq) FROM @.msg_store_message"
-    " WHERE state = 6 AND queue = ?1 GROUP BY topic"
-    " UNION ALL SELECT topic, 'x', 0, count(*), NULL FROM @.msg_store_message"
-    " WHERE state = 7 AND queue = ?1 GROUP BY topic"
-    " UNION ALL SELECT topic, " KIND ", state IN (8, 9), -count(*), NULL"
-    " FROM @.msg_store_message AS m WHERE delete_at IS NOT NULL AND state <> 6"
-    " AND delete_at <= ?2 AND queue = ?1 AND (state <> 9 OR " WAITING ") GROUP BY topic, state"
-    ") GROUP BY topic HAVING max(abs(r), abs(d), abs(c), abs(b), abs(x)) > 0) ORDER BY topic";
+    " UNION ALL SELECT topic, 'c', 0, count(*), min(seq)" OF(
+        "claimed") "state = 6 AND queue = ?1 GROUP BY topic"
+                   " UNION ALL SELECT topic, 'x', 0, count(*), NULL" OF(
+                       "dead") "state = 7 AND queue = ?1 GROUP BY topic"
+                               " UNION ALL SELECT topic, " KIND
+                               ", state IN (8, 9), -count(*), NULL" OF(
+                                   "expiry") "delete_at IS NOT NULL AND state <> 6"
+                                             " AND delete_at <= ?2 AND queue = ?1 AND (state <> 9 "
+                                             "OR " WAITING ") GROUP BY topic, state"
+                                             ") GROUP BY topic HAVING max(abs(r), abs(d), abs(c), "
+                                             "abs(b), abs(x)) > 0) ORDER BY topic";
 
 /* The queues in a table (or partial index), by skipping through it. */
 #define QUEUES_IN(table, where)                                                                    \
@@ -45,17 +51,20 @@ static const char sql_topics[] =
   " UNION ALL SELECT (SELECT queue FROM @." table " WHERE " where " AND queue > q.x"               \
   " ORDER BY queue LIMIT 1) FROM q WHERE q.x IS NOT NULL) SELECT x FROM q WHERE x IS NOT NULL)"
 
+#define QUEUES_OF(index, where)                                                                    \
+  QUEUES_IN("msg_store_message INDEXED BY msg_store_message_" index, where " AND queue > ''")
+
 /* Every queue with a message, a participant or a listener. */
 /* clang-format off */
 static const char sql_queues[] =
     QUEUES_IN("msg_store_node", "queue > ''")
     " UNION " QUEUES_IN("msg_store_listener", "queue > ''")
-    " UNION " QUEUES_IN("msg_store_message", "state = 1")
-    " UNION " QUEUES_IN("msg_store_message", "state = 2")
-    " UNION " QUEUES_IN("msg_store_message", MSG_LOCAL_OTHER)
-    " UNION " QUEUES_IN("msg_store_message", "state = 7")
-    " UNION " QUEUES_IN("msg_store_message", "state = 8")
-    " UNION SELECT queue FROM @.msg_store_message WHERE state = 6 ORDER BY x";
+    " UNION " QUEUES_OF("ready", "state = 1")
+    " UNION " QUEUES_OF("mortal", "state = 2")
+    " UNION " QUEUES_OF("other", MSG_LOCAL_OTHER)
+    " UNION " QUEUES_OF("dead", "state = 7")
+    " UNION " QUEUES_OF("live", "state = 8")
+    " UNION SELECT queue" OF("claimed") "state = 6 ORDER BY x";
 /* clang-format on */
 
 struct counts {
@@ -196,16 +205,19 @@ int msg_local_queues(msg_session *base, msg_count_fn fn, void *arg, msg_err *err
 
 /* ---- the next deadline ---- */
 
+#define LEASES "@.msg_store_lease INDEXED BY msg_store_lease_holder"
 static const char sql_deadline[] =
     "WITH RECURSIVE h(x) AS ("
-    "SELECT min(holder) FROM @.msg_store_lease"
-    " UNION ALL SELECT (SELECT min(holder) FROM @.msg_store_lease WHERE holder > h.x)"
+    "SELECT min(holder) FROM " LEASES " UNION ALL SELECT (SELECT min(holder) FROM " LEASES
+    " WHERE holder > h.x)"
     " FROM h WHERE h.x IS NOT NULL)"
-    " SELECT min(at) FROM (SELECT min(due) AS at FROM @.msg_store_message WHERE state = 4"
-    " UNION ALL SELECT min(delete_at) FROM @.msg_store_message"
-    " WHERE delete_at IS NOT NULL AND state <> 6"
-    " UNION ALL SELECT (SELECT min(due) FROM @.msg_store_lease WHERE holder = h.x)"
-    " FROM h WHERE h.x IS NOT NULL)";
+    " SELECT min(at) FROM (SELECT min(due) AS at" OF(
+        "delayed") "state = 4"
+                   " UNION ALL SELECT min(delete_at)" OF(
+                       "expiry") "delete_at IS NOT NULL AND state <> 6"
+                                 " UNION ALL SELECT (SELECT min(due) FROM " LEASES
+                                 " WHERE holder = h.x)"
+                                 " FROM h WHERE h.x IS NOT NULL)";
 
 static int deadline_work(msg_local_session *s, void *arg, msg_err *err) {
   int64_t *at_ms = arg;
@@ -235,7 +247,7 @@ static const struct fact {
     {"store version", "SELECT version FROM @.msg_store", NULL, NULL},
     {"store id", "SELECT store_id FROM @.msg_store", NULL, NULL},
     {"messages", "SELECT count(*) FROM @.msg_store_message", NULL, NULL},
-    {"dead letters", "SELECT count(*) FROM @.msg_store_message WHERE state = 7", NULL, NULL},
+    {"dead letters", "SELECT count(*)" OF("dead") "state = 7", NULL, NULL},
 };
 static const struct fact pragmas[] = {
     {"journal mode", "PRAGMA @.journal_mode", "delete",

@@ -74,6 +74,9 @@ int msg_local_error(sqlite3 *db, const char *schema, const char *place, int sqli
   case SQLITE_READONLY: return readonly(db, schema, place, code, what, err);
   default: break;
   }
+  if (code == SQLITE_CONSTRAINT_COMMITHOOK)
+    return msg_err_native(err, MSG_BACKEND, MSG_DOMAIN_SQLITE, code,
+                          "%s: the host's commit hook refuses it (%s)", what, place);
   const struct meaning *m = meaning_of(code & 0xff);
   if (m)
     return msg_err_native(err, m->rc, MSG_DOMAIN_SQLITE, code, "%s: %s (%s): %s", what,
@@ -103,4 +106,16 @@ int msg_local_fail(msg_local_session *s, int sqlite_rc, const char *what, msg_er
   sqlite3_snprintf((int)sizeof place, place, "schema %s of %s", msg_show(s->schema_raw).s,
                    s->store->path[0] ? msg_show(s->store->path).s : "a database in memory");
   return msg_local_error(s->db, s->schema_raw, place, sqlite_rc, what, err);
+}
+
+bool msg_local_passes(int sqlite_rc) {
+  switch (sqlite_rc & 0xff) {
+  case SQLITE_BUSY:
+  case SQLITE_LOCKED:
+  case SQLITE_PROTOCOL:
+  case SQLITE_READONLY:
+  case SQLITE_CANTOPEN:
+  case SQLITE_SCHEMA: return true;
+  default: return false;
+  }
 }

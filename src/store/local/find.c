@@ -18,31 +18,31 @@
 #define ALIVE "(m.delete_at IS NULL OR m.delete_at > ?2)"
 #define OTHER                                                                                      \
   "m.state > 2 AND m.state <> 6 AND m.state <> 7 AND m.state <> 8 AND " /* MSG_LOCAL_OTHER */
-#define WAITING "EXISTS (SELECT 1 FROM @.msg_store_lane AS l WHERE l.seq = m.seq)"
+#define WAITING MSG_LOCAL_WAITING("m.seq")
 #define BIT(s)  (1u << MSG_STATE_##s)
 #define ANY     ((1u << MSG_STATE_COUNT) - 1)
 
 /* Each row is in one arm. Every arm names the condition of a partial index. */
 static const struct arm {
   unsigned state;
-  const char *where;
+  const char *index, *where;
 } arms[] = {
-    {BIT(READY), "m.state = 1 AND " ALIVE},
-    {BIT(READY), "m.state = 2 AND " ALIVE},
-    {BIT(READY), OTHER "m.state BETWEEN 3 AND 3 AND " ALIVE},
-    {BIT(READY), "m.state = 8 AND " ALIVE},
-    {BIT(READY), OTHER "m.state BETWEEN 9 AND 9 AND " ALIVE " AND " WAITING},
-    {BIT(DELAYED), OTHER "m.state BETWEEN 4 AND 4 AND " ALIVE},
-    {BIT(CLAIMED), "m.state = 6"},
-    {BIT(BLOCKED), OTHER "m.state BETWEEN 5 AND 5 AND " ALIVE},
-    {BIT(PROCESSED), OTHER "m.state BETWEEN 9 AND 9 AND " ALIVE " AND NOT " WAITING},
-    {BIT(DEAD), "m.state = 7 AND " ALIVE},
-    {BIT(EXPIRED), "m.state <> 6 AND m.delete_at IS NOT NULL AND m.delete_at <= ?2"},
+    {BIT(READY), "ready", "m.state = 1 AND " ALIVE},
+    {BIT(READY), "mortal", "m.state = 2 AND " ALIVE},
+    {BIT(READY), "other", OTHER "m.state BETWEEN 3 AND 3 AND " ALIVE},
+    {BIT(READY), "live", "m.state = 8 AND " ALIVE},
+    {BIT(READY), "other", OTHER "m.state BETWEEN 9 AND 9 AND " ALIVE " AND " WAITING},
+    {BIT(DELAYED), "other", OTHER "m.state BETWEEN 4 AND 4 AND " ALIVE},
+    {BIT(CLAIMED), "claimed", "m.state = 6"},
+    {BIT(BLOCKED), "other", OTHER "m.state BETWEEN 5 AND 5 AND " ALIVE},
+    {BIT(PROCESSED), "other", OTHER "m.state BETWEEN 9 AND 9 AND " ALIVE " AND NOT " WAITING},
+    {BIT(DEAD), "dead", "m.state = 7 AND " ALIVE},
+    {BIT(EXPIRED), "expiry", "m.state <> 6 AND m.delete_at IS NOT NULL AND m.delete_at <= ?2"},
 };
 /* For browses of every state: the life of a row does not matter. */
 static const struct arm whole[] = {
-    {ANY, "m.state = 1"}, {ANY, "m.state = 2"}, {ANY, "m.state = 6"},
-    {ANY, "m.state = 7"}, {ANY, "m.state = 8"}, {ANY, OTHER "1"},
+    {ANY, "ready", "m.state = 1"}, {ANY, "mortal", "m.state = 2"}, {ANY, "claimed", "m.state = 6"},
+    {ANY, "dead", "m.state = 7"},  {ANY, "live", "m.state = 8"},   {ANY, "other", OTHER "1"},
 };
 
 static const char sql_at[] =
@@ -75,6 +75,7 @@ struct parameter {
 
 struct text {
   const char *schema;
+  bool one; /* a seq that is given: SQLite needs no help */
   msg_str sql;
   msg_str terms; /* what every arm repeats */
   struct parameter at[PARAMETER_MAX];
@@ -102,6 +103,10 @@ static int add_number(struct text *t, int64_t number) {
 }
 
 static void term_range(struct text *t, const char *column, const msg_range *r) {
+  if (r->lo == r->hi) {
+    msg_str_appendf(&t->terms, " AND m.%s = ?%d", column, add_number(t, r->lo));
+    return;
+  }
   if (r->lo != INT64_MIN)
     msg_str_appendf(&t->terms, " AND m.%s >= ?%d", column, add_number(t, r->lo));
   if (r->hi != INT64_MAX)
@@ -152,8 +157,14 @@ static void build_terms(struct text *t, const msg_filter *f) {
   term_range(t, "deliver_at", &f->deliver_at_ms);
 }
 
-static void put_select(struct text *t, const char *where) {
-  put(t, "SELECT " MSG_LOCAL_COLUMNS " FROM @.msg_store_message AS m WHERE m.queue = ?1 AND (");
+/* index: the end of its name; NULL: by number, if that can be. */
+static void put_select(struct text *t, const char *index, const char *where) {
+  put(t, "SELECT " MSG_LOCAL_COLUMNS " FROM @.msg_store_message AS m");
+  if (index)
+    msg_str_appendf(&t->sql, " INDEXED BY msg_store_message_%s", index);
+  else if (!t->one)
+    msg_str_append(&t->sql, " NOT INDEXED");
+  put(t, " WHERE m.queue = ?1 AND (");
   put(t, where);
   put(t, ")");
   msg_str_append(&t->sql, t->terms.s);
@@ -165,34 +176,35 @@ static void put_union(struct text *t, const struct arm *a, size_t n, unsigned st
       continue;
     if (t->sql.n)
       put(t, " UNION ALL ");
-    put_select(t, a[i].where);
+    put_select(t, a[i].index, a[i].where);
   }
 }
 
 /* Another index (id, number) leads: the states are one condition, and the + keeps SQLite from
  * their indexes. */
-static void put_together(struct text *t, unsigned states) {
+static void put_together(struct text *t, const char *index, unsigned states) {
   msg_str any = MSG_STR_INIT;
   for (size_t i = 0; i < sizeof arms / sizeof *arms; i++)
     if (arms[i].state & states)
       msg_str_appendf(&any, "%s(%s)", any.n ? " OR " : "+(", arms[i].where);
   msg_str_append(&any, ")");
   t->sql.nomem = t->sql.nomem || any.nomem;
-  put_select(t, any.nomem ? "0" : any.s);
+  put_select(t, index, any.nomem ? "0" : any.s);
   msg_str_clear(&any);
 }
 
 static void build(struct text *t, const msg_filter *f, bool limited) {
-  bool led = f->id_count || f->has_id_lo || f->has_id_hi || f->seq.lo != INT64_MIN ||
-             f->seq.hi != INT64_MAX;
+  const char *id = f->id_count || f->has_id_lo || f->has_id_hi ? "id" : NULL;
+  bool led = id || f->seq.lo != INT64_MIN || f->seq.hi != INT64_MAX;
   unsigned states = f->states & ANY ? f->states & ANY : ANY;
+  t->one = f->seq.lo == f->seq.hi;
   build_terms(t, f);
   if (states == ANY && (led || f->topic_count == 0))
-    put_select(t, "1");
+    put_select(t, id, "1");
   else if (states == ANY)
     put_union(t, whole, sizeof whole / sizeof *whole, states);
   else if (led)
-    put_together(t, states);
+    put_together(t, id, states);
   else
     put_union(t, arms, sizeof arms / sizeof *arms, states);
   if (f->ordered)
@@ -302,7 +314,7 @@ static int look_up(local_find *f, const msg_filter *filter, bool *kept, msg_err 
 }
 
 static int read_top(local_find *f, msg_err *err) {
-  static const char sql[] = "SELECT coalesce(max(seq), 0) FROM @.msg_store_message";
+  static const char sql[] = "SELECT coalesce(max(seq), 0) FROM @.msg_store_message NOT INDEXED";
   sqlite3_stmt *stmt = NULL;
   int rc = msg_local_bound(f->s, sql, &stmt, err, "");
   if (rc == MSG_OK)

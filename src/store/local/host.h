@@ -25,15 +25,21 @@ int msg_local_identify(msg_host *host, char *out, msg_err *err);
  * nothing. */
 int msg_local_open(msg_host *host, msg_store **out, msg_err *err);
 
-/** A session of its own acts for a host from now on: as durable as `synchronous` (PRAGMA
- * synchronous of the host's schema, 0..3) says, and interrupted when the host is. */
-int msg_local_act_for(msg_session *own, int synchronous, bool (*interrupted)(void *arg), void *arg,
-                      msg_err *err);
+/* PRAGMAs of a host's schema that a connection which writes for it keeps to: how durable a commit
+ * is, whether it may checkpoint, what stays in the file. Their values are integers. */
+enum { MSG_LOCAL_HABITS = 6 };
+extern const char *const msg_local_habits[MSG_LOCAL_HABITS];
+
+/** A session of its own acts for a host from now on: with its `habits` (MSG_LOCAL_NO_HABIT: not
+ *  known, left as it is), and interrupted when the host is. */
+#define MSG_LOCAL_NO_HABIT INT64_MIN
+int msg_local_act_for(msg_session *own, const int64_t habits[MSG_LOCAL_HABITS],
+                      bool (*interrupted)(void *arg), void *arg, msg_err *err);
 
 /* What the host's authorizer says about our tables. */
 typedef struct msg_rights {
-  bool known;  /* the tables are there: it could be asked */
-  bool writes; /* it forbids neither INSERT nor DELETE */
+  bool known; /* the tables are there: it could be asked */
+  bool all;   /* it forbids nothing there: no READ, INSERT, UPDATE or DELETE */
 } msg_rights;
 
 /** Ask it, by compiling alone. What it forbids is a verb's own to report; what it ignores nobody
@@ -41,7 +47,16 @@ typedef struct msg_rights {
  *  MSG_BUSY the schema cannot be read now. */
 int msg_local_rights(sqlite3 *db, const char *schema, msg_rights *out, msg_err *err);
 
-/** MSG_OK, or MSG_UNAVAILABLE when the file under the lent connection was replaced or moved. */
-int msg_local_check(msg_host *host, msg_err *err);
+/** Did SQLite keep what a lent session compiled, since the last call? Not after another authorizer
+ *  was set, among other things. False at first, and after session_release. */
+bool msg_local_unchanged(msg_session *lent);
+
+/** Is a writing statement of the connection active, which our nested writes are part of? */
+bool msg_local_host_writes(sqlite3 *db);
+
+/** Is the store's own file still under the lent connection? *gone: it is not where it was, for
+ *  nobody. Errors: MSG_UNAVAILABLE the file was replaced or moved, or the schema was detached, or
+ *  attached again to another file. */
+int msg_local_check(msg_host *host, const msg_store *store, bool *gone, msg_err *err);
 
 #endif

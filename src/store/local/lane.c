@@ -8,19 +8,18 @@
 /* More of other topics than this in between: go topic by topic. */
 #define OTHERS_MAX 256
 
-#define WAITING(of_lane)                                                                           \
-  "SELECT l.priority, l.deliver_at, l.seq, m.in_answer_to, l.topic FROM @.msg_store_lane AS l"     \
-  " " of_lane " AND (m.delete_at IS NULL OR m.delete_at > ?4)"                                     \
-  " AND m.state = CASE ?3 WHEN 0 THEN 9 ELSE 3 END ORDER BY l.priority, l.deliver_at, l.seq"
-#define MESSAGE " CROSS JOIN @.msg_store_message AS m ON m.seq = l.seq"
+#define WAITING(index, where)                                                                      \
+  "SELECT priority, deliver_at, seq, topic FROM @.msg_store_lane INDEXED BY " index                \
+  " WHERE queue = ?1 AND node = ?2 AND exclusive = ?3" where " ORDER BY priority, deliver_at, seq"
 
-static const char sql_any[] =
-    WAITING(MESSAGE " WHERE l.queue = ?1 AND l.node = ?2 AND l.exclusive = ?3");
-/* What follows (?6, ?7, ?8) in delivery order. */
-static const char sql_topic[] =
-    WAITING("INDEXED BY msg_store_lane_topic" MESSAGE " WHERE l.queue = ?1 AND l.node = ?2"
-            " AND l.exclusive = ?3 AND l.topic = ?5"
-            " AND (l.priority, l.deliver_at, l.seq) > (?6, ?7, ?8)");
+static const char sql_any[] = WAITING(MSG_LOCAL_LANE_ORDER, "");
+/* What follows (?5, ?6, ?7) in delivery order. */
+static const char sql_topic[] = WAITING(
+    "msg_store_lane_topic", " AND topic = ?4 AND (priority, deliver_at, seq) > (?5, ?6, ?7)");
+/* Its message, if it is to be had. */
+static const char sql_message[] =
+    "SELECT in_answer_to FROM @.msg_store_message WHERE seq = ?1 AND state = ?2"
+    " AND (delete_at IS NULL OR delete_at > ?3)";
 /* The topics from ?4 on, one seek each. */
 static const char sql_topics[] =
     "WITH RECURSIVE t(x) AS (SELECT min(topic) FROM @.msg_store_lane INDEXED BY"
@@ -48,13 +47,24 @@ static bool wants(const msg_local_lane *lane, const char *topic) {
   return true;
 }
 
-static int hand(struct walk *w, sqlite3_stmt *stmt, bool *more, msg_err *err) {
-  msg_local_waiting row = {.nth = ++w->n,
+static int hand(msg_local_session *s, struct walk *w, sqlite3_stmt *stmt, bool *more,
+                msg_err *err) {
+  msg_local_waiting row = {.nth = w->n + 1,
                            .priority = sqlite3_column_int(stmt, 0),
                            .deliver_at_ms = sqlite3_column_int64(stmt, 1),
-                           .seq = sqlite3_column_int64(stmt, 2),
-                           .in_answer_to = (const char *)sqlite3_column_text(stmt, 3)};
-  return w->take(w->arg, &row, more, err);
+                           .seq = sqlite3_column_int64(stmt, 2)};
+  int64_t state = w->lane->exclusive ? MSG_LOCAL_ADDRESSED : MSG_LOCAL_DIRECT;
+  sqlite3_stmt *message = NULL;
+  int rc = msg_local_bound(s, sql_message, &message, err, "iii", row.seq, state, w->lane->now_ms);
+  if (rc == MSG_OK && (rc = msg_local_row(s, message, err)) == MSG_OK) {
+    w->n++;
+    row.in_answer_to = (const char *)sqlite3_column_text(message, 0);
+    rc = w->take(w->arg, &row, more, err);
+  } else if (rc == MSG_NOTFOUND) {
+    rc = MSG_OK;
+  }
+  msg_local_done(s, message);
+  return rc;
 }
 
 static int walk_topic(msg_local_session *s, struct walk *w, const char *topic, msg_err *err) {
@@ -62,11 +72,10 @@ static int walk_topic(msg_local_session *s, struct walk *w, const char *topic, m
   sqlite3_stmt *stmt = NULL;
   bool more = true;
   w->n = 0;
-  int rc = msg_local_bound(s, sql_topic, &stmt, err, "ttiitiii", s->queue, lane->node,
-                           (int64_t)lane->exclusive, lane->now_ms, topic, w->priority,
-                           w->deliver_at_ms, w->seq);
+  int rc = msg_local_bound(s, sql_topic, &stmt, err, "ttitiii", s->queue, lane->node,
+                           (int64_t)lane->exclusive, topic, w->priority, w->deliver_at_ms, w->seq);
   while (rc == MSG_OK && more && (rc = msg_local_row(s, stmt, err)) == MSG_OK)
-    rc = hand(w, stmt, &more, err);
+    rc = hand(s, w, stmt, &more, err);
   msg_local_done(s, stmt);
   return rc == MSG_NOTFOUND ? MSG_OK : rc;
 }
@@ -76,18 +85,18 @@ static int walk_any(msg_local_session *s, struct walk *w, msg_err *err) {
   sqlite3_stmt *stmt = NULL;
   bool more = true;
   int others = 0;
-  int rc = msg_local_bound(s, sql_any, &stmt, err, "ttii", s->queue, w->lane->node,
-                           (int64_t)w->lane->exclusive, w->lane->now_ms);
+  int rc = msg_local_bound(s, sql_any, &stmt, err, "tti", s->queue, w->lane->node,
+                           (int64_t)w->lane->exclusive);
   while (rc == MSG_OK && more && others <= OTHERS_MAX &&
          (rc = msg_local_row(s, stmt, err)) == MSG_OK) {
-    const char *topic = (const char *)sqlite3_column_text(stmt, 4);
+    const char *topic = (const char *)sqlite3_column_text(stmt, 3);
     w->priority = sqlite3_column_int64(stmt, 0);
     w->deliver_at_ms = sqlite3_column_int64(stmt, 1);
     w->seq = sqlite3_column_int64(stmt, 2);
     if (!topic)
       rc = msg_err_nomem(err);
     else if (wants(w->lane, topic))
-      rc = hand(w, stmt, &more, err);
+      rc = hand(s, w, stmt, &more, err);
     else
       others++;
   }
@@ -96,17 +105,10 @@ static int walk_any(msg_local_session *s, struct walk *w, msg_err *err) {
   return rc == MSG_NOTFOUND ? MSG_OK : rc;
 }
 
-/* Bytes that every topic of the pattern begins with. */
-static size_t literal_prefix(const msg_pattern *pattern) {
-  return pattern && msg_pattern_kind_of(pattern) == MSG_PATTERN_GLOB
-             ? strcspn(msg_pattern_text(pattern), "*?[")
-             : 0;
-}
-
 static int walk_topics(msg_local_session *s, struct walk *w, msg_err *err) {
   const msg_local_lane *lane = w->lane;
   const char *text = lane->pattern ? msg_pattern_text(lane->pattern) : "";
-  size_t prefix = literal_prefix(lane->pattern);
+  size_t prefix = lane->pattern ? msg_pattern_prefix(lane->pattern) : 0;
   sqlite3_stmt *stmt = NULL;
   int rc = msg_local_bound(s, sql_topics, &stmt, err, "tti", s->queue, lane->node,
                            (int64_t)lane->exclusive);

@@ -4,6 +4,9 @@
 
 #include "store/local/session.h"
 
+/* The primary key of msg_store_lane as an index: delivery order. */
+#define MSG_LOCAL_LANE_ORDER "sqlite_autoindex_msg_store_lane_1"
+
 /* What of a lane is wanted. Everything is borrowed for the walk. */
 typedef struct msg_local_lane {
   const char *node;

@@ -5,7 +5,8 @@
 
 #include "store/local/reading.h"
 
-#define NEXT "(SELECT coalesce(max(number), " MSG_LOCAL_NO_LEASE ") + 1 FROM @.msg_store_lease)"
+#define NEXT                                                                                       \
+  "(SELECT coalesce(max(number), " MSG_LOCAL_NO_LEASE ") + 1 FROM @.msg_store_lease NOT INDEXED)"
 #define INTO "INSERT INTO @.msg_store_lease(number, owner, token, holder, since, due) "
 
 int msg_local_lease_new(msg_local_session *s, const msg_actor *actor, const char *token,

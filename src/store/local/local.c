@@ -1,13 +1,10 @@
-/* local.c - the store: which file it is, its own connections, deliveries that were rolled back, the
- * ops table. */
+/* local.c - the store: which file it is, its own connections, the ops table. */
 #include <string.h>
 #include <sys/stat.h>
 
 #include "base/mem.h"
 #include "base/str.h"
 #include "store/local/local.h"
-
-#define UNDONE_MAX 4096
 
 static const struct msg_store_ops OPS;
 
@@ -29,35 +26,73 @@ static int file_name(msg_host *host, const char **out, msg_err *err) {
   return MSG_OK;
 }
 
-int msg_local_check(msg_host *host, msg_err *err) {
-  int moved = 0;
-  /* A transaction ends in the file in which it began: a look at every call of it is in vain. */
-  if (sqlite3_txn_state(host->db, host->schema) == SQLITE_TXN_WRITE)
-    return MSG_OK;
-  int rc = sqlite3_file_control(host->db, host->schema, SQLITE_FCNTL_HAS_MOVED, &moved);
-  if (rc == SQLITE_ERROR)
-    return msg_err_set(err, MSG_UNAVAILABLE,
-                       "schema '%s' is not attached any more: ATTACH it, then msg_open again",
-                       msg_show(host->schema).s);
-  if (rc == SQLITE_OK && moved)
-    return msg_err_set(err, MSG_UNAVAILABLE,
-                       "the file under schema '%s' was moved, removed or replaced: close the "
-                       "connection and open it again",
-                       msg_show(host->schema).s);
-  return MSG_OK; /* a VFS that cannot tell is taken as unmoved */
-}
-
 /* stat() alone: opening and closing the file would drop SQLite's POSIX locks. False: nothing by
  * that name (a VFS with names of its own). */
 static bool identity_of(const char *name, struct stat *out) {
-  return name[0] && stat(name, out) == 0;
+  return name && name[0] && stat(name, out) == 0;
+}
+
+static int is_attached(msg_host *host, bool *moved, msg_err *err) {
+  int yes = 0;
+  int rc = sqlite3_file_control(host->db, host->schema, SQLITE_FCNTL_HAS_MOVED, &yes);
+  *moved = rc == SQLITE_OK && yes; /* a VFS that cannot tell is taken as unmoved */
+  if (rc != SQLITE_ERROR)
+    return MSG_OK;
+  return msg_err_set(err, MSG_UNAVAILABLE,
+                     "schema '%s' is not attached any more: ATTACH it, then msg_open again",
+                     msg_show(host->schema).s);
+}
+
+static int has_moved(msg_host *host, msg_err *err) {
+  return msg_err_set(err, MSG_UNAVAILABLE,
+                     "the file under schema '%s' was moved, removed or replaced: close the "
+                     "connection and open it again",
+                     msg_show(host->schema).s);
+}
+
+/* Does the store's own file lie there, by that name? */
+static bool is_own_file(const msg_local_store *s, msg_host *host, const char *name) {
+  struct stat st;
+  if (s->path[0])
+    return identity_of(name, &st) && (uint64_t)st.st_dev == s->device &&
+           (uint64_t)st.st_ino == s->inode;
+  sqlite3_file *file = NULL;
+  sqlite3_file_control(host->db, host->schema, SQLITE_FCNTL_FILE_POINTER, &file);
+  return file == s->file;
+}
+
+int msg_local_check(msg_host *host, const msg_store *store, bool *gone, msg_err *err) {
+  const msg_local_store *s = (const msg_local_store *)store;
+  const char *name = sqlite3_db_filename(host->db, host->schema);
+  bool moved = false;
+  *gone = false;
+  /* A transaction ends in the file in which it began: a look at every call of it is in vain. */
+  if (sqlite3_txn_state(host->db, host->schema) == SQLITE_TXN_WRITE && name &&
+      strcmp(name, s->path) == 0)
+    return MSG_OK;
+  bool own = is_own_file(s, host, name);
+  if (own && s->path[0])
+    return MSG_OK;
+  int rc = is_attached(host, &moved, err);
+  if (rc != MSG_OK || (own && !moved))
+    return rc;
+  *gone = moved;
+  if (moved)
+    return has_moved(host, err);
+  return msg_err_set(err, MSG_UNAVAILABLE,
+                     "schema '%s' holds another file than the one that was opened: msg_close(), "
+                     "then msg_open it again",
+                     msg_show(host->schema).s);
 }
 
 int msg_local_identify(msg_host *host, char *out, msg_err *err) {
   const char *name = NULL;
+  bool moved = false;
   int rc = file_name(host, &name, err);
   if (rc == MSG_OK)
-    rc = msg_local_check(host, err);
+    rc = is_attached(host, &moved, err);
+  if (rc == MSG_OK && moved)
+    rc = has_moved(host, err);
   if (rc != MSG_OK)
     return rc;
   struct stat st;
@@ -78,8 +113,7 @@ static void store_free(msg_store *store) {
   msg_local_store *s = (msg_local_store *)store;
   if (!s)
     return;
-  msg_mutex_free(s->mtx);
-  msg_free(s->undone);
+  msg_local_undone_free(s->undone);
   msg_free(s->path);
   msg_free(s->vfs);
   msg_free(s);
@@ -96,11 +130,15 @@ int msg_local_open(msg_host *host, msg_store **out, msg_err *err) {
   msg_local_store *s = msg_zalloc(sizeof *s);
   if (!s)
     return msg_err_nomem(err);
+  bool on_disk = identity_of(name, &st);
   s->base.ops = &OPS;
-  s->path = msg_strdup(identity_of(name, &st) ? name : "");
+  s->path = msg_strdup(on_disk ? name : "");
+  s->device = on_disk ? (uint64_t)st.st_dev : 0;
+  s->inode = on_disk ? (uint64_t)st.st_ino : 0;
+  sqlite3_file_control(host->db, host->schema, SQLITE_FCNTL_FILE_POINTER, &s->file);
   s->vfs = msg_strdup(vfs && vfs->zName ? vfs->zName : "");
-  s->mtx = msg_mutex_new();
-  if (!s->path || !s->vfs || !s->mtx)
+  s->undone = msg_local_undone_new();
+  if (!s->path || !s->vfs || !s->undone)
     rc = msg_err_nomem(err);
   else
     rc = msg_local_identify(host, s->key, err);
@@ -141,71 +179,8 @@ int msg_local_connect(msg_local_store *store, bool writable, sqlite3 **out, msg_
   return result;
 }
 
-/* ---- deliveries that were rolled back ---- */
-
-static struct msg_undone *undone_find(msg_local_store *s, const msg_oid *id) {
-  for (size_t i = 0; i < s->undone_count; i++)
-    if (msg_oid_cmp(&s->undone[i].id, id) == 0)
-      return &s->undone[i];
-  return NULL;
-}
-
-static void undone_drop(msg_local_store *s, struct msg_undone *u) {
-  size_t after = s->undone_count - (size_t)(u - s->undone) - 1;
-  memmove(u, u + 1, after * sizeof *u);
-  s->undone_count--;
-}
-
-/* Memory being out forgets one delivery: the message gets a try more. */
-static void undone_add(msg_local_store *s, const msg_oid *id) {
-  struct msg_undone *u = undone_find(s, id);
-  if (u) {
-    u->count++;
-    return;
-  }
-  if (s->undone_count == UNDONE_MAX)
-    undone_drop(s, s->undone);
-  if (msg_grow(&s->undone, &s->undone_cap, s->undone_count + 1, sizeof *s->undone) != MSG_OK)
-    return;
-  s->undone[s->undone_count++] = (struct msg_undone){.id = *id, .count = 1, .base = -1};
-}
-
 static void claims_undone(msg_store *store, const msg_oid *ids, size_t n) {
-  msg_local_store *s = (msg_local_store *)store;
-  msg_mutex_lock(s->mtx);
-  for (size_t i = 0; i < n; i++)
-    undone_add(s, &ids[i]);
-  msg_mutex_unlock(s->mtx);
-}
-
-bool msg_local_undone_any(msg_local_store *store) {
-  msg_mutex_lock(store->mtx);
-  bool any = store->undone_count > 0;
-  msg_mutex_unlock(store->mtx);
-  return any;
-}
-
-int32_t msg_local_undone_count(msg_local_store *store, const msg_oid *id, int32_t attempts) {
-  int32_t count = 0;
-  msg_mutex_lock(store->mtx);
-  struct msg_undone *u = undone_find(store, id);
-  if (u) {
-    bool current = u->base < 0 || u->base == attempts;
-    count = current ? u->count : 0;
-    u->base = attempts;
-    if (!current)
-      undone_drop(store, u);
-  }
-  msg_mutex_unlock(store->mtx);
-  return count;
-}
-
-void msg_local_undone_forget(msg_local_store *store, const msg_oid *id) {
-  msg_mutex_lock(store->mtx);
-  struct msg_undone *u = undone_find(store, id);
-  if (u)
-    undone_drop(store, u);
-  msg_mutex_unlock(store->mtx);
+  msg_local_undone_add(((msg_local_store *)store)->undone, ids, n);
 }
 
 /* ---- the port ---- */

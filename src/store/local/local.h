@@ -4,6 +4,7 @@
 #define MSG_LOCAL_LOCAL_H
 
 #include "store/local/session.h"
+#include "store/local/undone.h"
 
 /* ---- local.c ---- */
 
@@ -13,25 +14,12 @@ struct msg_local_store {
   char *path; /* file name, "" without a file */
   char *vfs;  /* VFS name for our own connections */
   char key[96];
-  /* shared: guarded by mtx */
-  msg_mutex *mtx;
-  /* deliveries rolled back, bounded to 4096 (oldest forgotten). base: stored attempts when they
-   * were counted, -1 not looked yet */
-  struct msg_undone {
-    msg_oid id;
-    int32_t count, base;
-  } * undone;
-  size_t undone_count, undone_cap;
+  uint64_t device, inode; /* of path */
+  sqlite3_file *file;     /* SQLite's handle; identity without a path, not to be used */
+  /* shared */
+  msg_local_undone *undone;
 };
 
-/** Are there rolled-back deliveries? Cheap. */
-bool msg_local_undone_any(msg_local_store *store);
-/** Rolled-back deliveries of one id whose stored attempts are `attempts`. They stay counted until
- * they are forgotten, or the stored attempts move on: the claim that counts them may be undone
- * itself. */
-int32_t msg_local_undone_count(msg_local_store *store, const msg_oid *id, int32_t attempts);
-/** They are in the stored attempts for good, or the message starts anew (redrive). */
-void msg_local_undone_forget(msg_local_store *store, const msg_oid *id);
 /** A connection of our own on the store's file, through the host's VFS: NOMUTEX, busy timeout 0.
  * `writable` false: read only. */
 int msg_local_connect(msg_local_store *store, bool writable, sqlite3 **out, msg_err *err);

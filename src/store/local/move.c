@@ -94,13 +94,16 @@ int msg_local_seqs_read(msg_local_session *s, sqlite3_stmt *stmt, msg_local_seqs
 int msg_local_lanes_make(msg_local_session *s, int64_t seq, msg_err *err) {
   static const char sql[] =
       "INSERT OR IGNORE INTO @.msg_store_lane(queue, node, exclusive, priority, deliver_at, seq,"
-      " topic) SELECT m.queue, r.value, m.exclusive, m.priority, m.deliver_at, m.seq, m.topic"
-      " FROM @.msg_store_message AS m CROSS JOIN json_each(m.recipients) AS r WHERE m.seq = ?1";
+      " topic) WITH one AS MATERIALIZED (SELECT * FROM @.msg_store_message WHERE seq = ?1)"
+      " SELECT one.queue, r.value, one.exclusive, one.priority, one.deliver_at, one.seq, one.topic"
+      " FROM one CROSS JOIN json_each(one.recipients) AS r";
   return msg_local_exec(s, sql, NULL, err, "i", seq);
 }
 
 int msg_local_lanes_drop(msg_local_session *s, int64_t seq, msg_err *err) {
-  return msg_local_exec(s, "DELETE FROM @.msg_store_lane WHERE seq = ?1", NULL, err, "i", seq);
+  return msg_local_exec(s,
+                        "DELETE FROM @.msg_store_lane INDEXED BY msg_store_lane_seq WHERE seq = ?1",
+                        NULL, err, "i", seq);
 }
 
 int msg_local_next_seq(msg_local_session *s, int64_t *out, msg_err *err) {
@@ -132,11 +135,13 @@ static int leave_lease(msg_local_session *s, const msg_local_item *item, msg_err
 
 /* A broadcast becomes visible at a number that no floor has passed. */
 static int renumber(msg_local_session *s, msg_local_item *item, msg_err *err) {
+  static const char sql[] =
+      "UPDATE @.msg_store_message AS m SET seq = ?2, moved = " MSG_LOCAL_OUT_OF_PLACE(
+          "m.queue", "m.topic", "m.priority", "?3") " WHERE seq = ?1";
   int64_t seq = 0;
   int rc = msg_local_next_seq(s, &seq, err);
   if (rc == MSG_OK)
-    rc = msg_local_exec(s, "UPDATE @.msg_store_message SET seq = ?2 WHERE seq = ?1", NULL, err,
-                        "ii", item->seq, seq);
+    rc = msg_local_exec(s, sql, NULL, err, "iii", item->seq, seq, item->deliver_at_ms);
   if (rc == MSG_OK)
     item->seq = seq;
   return rc;
@@ -170,7 +175,7 @@ static int set_state(msg_local_session *s, msg_local_item *item, enum msg_local_
 
 #define OF_GROUP                                                                                   \
   " FROM @.msg_store_message INDEXED BY msg_store_message_grp WHERE queue = ?1 AND topic = ?2"     \
-  " AND grp = ?3 AND grp IS NOT NULL AND state <> 7"
+  " AND grp = ?3 AND state <> 7"
 
 /* Has the group no older follower? */
 static int is_first(msg_local_session *s, const msg_local_item *item, bool *out, msg_err *err) {

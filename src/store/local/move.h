@@ -51,6 +51,16 @@ int msg_local_item_drop(msg_local_session *s, const msg_local_item *item, int64_
 int msg_local_lanes_make(msg_local_session *s, int64_t seq, msg_err *err);
 int msg_local_lanes_drop(msg_local_session *s, int64_t seq, msg_err *err);
 
+/* SQL: 1 for a broadcast that comes with the next number behind one of a later delivery time, else
+ * NULL: its column `moved`. Those where it is NULL are in delivery order by number. Where the last
+ * few tell nothing it is 1, which is never wrong. */
+#define MSG_LOCAL_OUT_OF_PLACE(queue, topic, priority, deliver_at)                                 \
+  "(SELECT CASE WHEN max(CASE WHEN o.moved IS NULL THEN o.deliver_at END) > " deliver_at           \
+  " OR count(o.moved) = 16 THEN 1 END FROM (SELECT p.moved, p.deliver_at"                          \
+  " FROM @.msg_store_message AS p INDEXED BY msg_store_message_live WHERE p.state = 8"             \
+  " AND p.queue = " queue " AND p.topic = " topic " AND p.priority = " priority                    \
+  " ORDER BY p.seq DESC LIMIT 16) AS o)"
+
 /** A number greater than every seq given so far. */
 int msg_local_next_seq(msg_local_session *s, int64_t *out, msg_err *err);
 

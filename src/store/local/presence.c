@@ -197,22 +197,23 @@ int msg_local_presence_withdraw(msg_session *base, const char *node, bool only_d
 
 /* ---- lanes ---- */
 
+#define OF_QUEUE " FROM @.msg_store_lane AS l INDEXED BY msg_store_lane_topic WHERE l.queue = ?1"
+#define OF_LANE  OF_QUEUE " AND l.node = "
+/* Of the message of a row; NULL when it is gone, or its life over. */
+#define ALIVE(column, now)                                                                         \
+  "(SELECT " column " FROM @.msg_store_message AS m WHERE m.seq = l.seq"                           \
+  " AND (m.delete_at IS NULL OR m.delete_at > " now "))"
+
 /* Every participant has one, and so has every name that something waits for. */
-static const char sql_lanes[] =
-    "SELECT node, (SELECT count(*) FROM @.msg_store_lane AS l CROSS JOIN @.msg_store_message AS m"
-    " ON m.seq = l.seq WHERE l.queue = ?1 AND l.node = x.node"
-    " AND (m.delete_at IS NULL OR m.delete_at > ?2)),"
-    " coalesce((SELECT min(m.timestamp) FROM @.msg_store_lane AS l"
-    " CROSS JOIN @.msg_store_message AS m ON m.seq = l.seq WHERE l.queue = ?1 AND l.node = x.node"
-    " AND (m.delete_at IS NULL OR m.delete_at > ?2)), 0)"
-    " FROM (SELECT node FROM @.msg_store_node WHERE queue = ?1"
-    " UNION SELECT node FROM @.msg_store_lane WHERE queue = ?1) AS x ORDER BY node";
-static const char sql_lane_depth[] =
-    "SELECT count(*), count(CASE WHEN m.seq IS NOT NULL AND (m.delete_at IS NULL"
-    " OR m.delete_at > ?3) THEN 1 END) FROM @.msg_store_lane AS l LEFT JOIN @.msg_store_message AS "
-    "m ON m.seq = l.seq"
-    " WHERE l.queue = ?1 AND l.node = ?2";
-static const char sql_lane_empty[] = "DELETE FROM @.msg_store_lane WHERE queue = ?1 AND node = ?2";
+static const char sql_lanes[] = "SELECT node, (SELECT count(" ALIVE(
+    "1", "?2") ")" OF_LANE "x.node),"
+               " coalesce((SELECT min(" ALIVE(
+                   "m.timestamp", "?2") ")" OF_LANE "x.node), 0)"
+                                        " FROM (SELECT node FROM @.msg_store_node WHERE queue = ?1"
+                                        " UNION SELECT node" OF_QUEUE ") AS x ORDER BY node";
+static const char sql_lane_depth[] = "SELECT count(*), count(" ALIVE("1", "?3") ")" OF_LANE "?2";
+static const char sql_lane_empty[] =
+    "DELETE FROM @.msg_store_lane INDEXED BY msg_store_lane_topic WHERE queue = ?1 AND node = ?2";
 
 struct lanes {
   msg_lane *at;

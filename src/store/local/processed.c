@@ -12,13 +12,13 @@ static const char sql_floor[] = "SELECT floor FROM @.msg_store_floor WHERE queue
                                 " AND topic = ?3 AND priority = ?4 AND pattern = ?5";
 static const char sql_marked[] =
     "SELECT 1 FROM @.msg_store_seen WHERE queue = ?1 AND node = ?2 AND seq = ?3";
-static const char sql_waiting[] =
-    "SELECT EXISTS (SELECT 1 FROM @.msg_store_lane AS l WHERE l.seq = ?1)";
-static const char sql_recipients[] =
-    "SELECT EXISTS (SELECT 1 FROM @.msg_store_lane AS l WHERE l.seq = m.seq),"
-    " (SELECT json_group_array(j.value) FROM json_each(m.recipients) AS j WHERE NOT EXISTS"
-    " (SELECT 1 FROM @.msg_store_lane AS l WHERE l.seq = m.seq AND l.node = j.value))"
-    " FROM @.msg_store_message AS m WHERE m.seq = ?1";
+static const char sql_waiting[] = "SELECT " MSG_LOCAL_WAITING("?1");
+static const char sql_recipients[] = "SELECT " MSG_LOCAL_WAITING(
+    "m.seq") ","
+             " (SELECT json_group_array(j.value) FROM json_each(m.recipients) AS j WHERE NOT EXISTS"
+             " (SELECT 1 FROM @.msg_store_lane AS l INDEXED BY msg_store_lane_seq WHERE l.seq = "
+             "m.seq AND l.node = j.value))"
+             " FROM @.msg_store_message AS m WHERE m.seq = ?1";
 
 /* What the patterns of every listener have passed, of one topic and priority. */
 struct msg_local_floors {

@@ -7,18 +7,20 @@
 #include "store/local/reading.h"
 
 /* A follower waits behind whatever of its group is not dead. */
-#define INSERT_WITH_STATE(state)                                                                   \
+#define INSERT(state, moved)                                                                       \
   "INSERT INTO @.msg_store_message(id, queue, topic, state, priority, deliver_at, due, delete_at," \
   " grp, sender, sender_host, exclusive, timestamp, ttl, timing_out, delete_after, in_answer_to,"  \
-  " recipients, msg, value, json, map, additional, key)"                                           \
+  " recipients, msg, value, json, map, additional, key, moved)"                                    \
   " VALUES(?1, ?2, ?3, " state ", ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17,"     \
-  " ?18, ?19, ?20, ?21, ?22, ?23, ?24)"
+  " ?18, ?19, ?20, ?21, ?22, ?23, ?24, " moved ")"
 
-static const char SQL_INSERT[] = INSERT_WITH_STATE("?4");
-static const char SQL_INSERT_GROUPED[] = INSERT_WITH_STATE(
-    "CASE WHEN EXISTS(SELECT 1 FROM @.msg_store_message INDEXED BY msg_store_message_grp"
-    "  WHERE queue = ?2 AND topic = ?3 AND grp = ?9 AND grp IS NOT NULL AND state <> 7) THEN 5 "
-    "ELSE ?4 END");
+static const char SQL_INSERT[] = INSERT("?4", "NULL");
+static const char SQL_INSERT_LATE[] = INSERT("?4", MSG_LOCAL_OUT_OF_PLACE("?2", "?3", "?5", "?6"));
+static const char SQL_INSERT_GROUPED[] =
+    INSERT("CASE WHEN EXISTS(SELECT 1 FROM @.msg_store_message INDEXED BY msg_store_message_grp"
+           "  WHERE queue = ?2 AND topic = ?3 AND grp = ?9 AND state <> 7) THEN 5 "
+           "ELSE ?4 END",
+           "NULL");
 
 struct batch {
   msg_put *items;
@@ -130,11 +132,19 @@ static int step_insert(msg_local_session *s, sqlite3_stmt *stmt, const char *id,
   return msg_local_fail(s, rc, "send", err);
 }
 
+/* A broadcast of an earlier time than now may come behind later ones. */
+static const char *insert_of(const msg_message *m) {
+  if (group_of(m))
+    return SQL_INSERT_GROUPED;
+  bool late = !m->exclusive && !has_recipients(m) && m->deliver_at_ms < msg_clock_now_ms();
+  return late ? SQL_INSERT_LATE : SQL_INSERT;
+}
+
 static int insert(msg_local_session *s, const msg_message *m, int64_t now_ms, msg_err *err) {
   char id[MSG_OID_HEX + 1], answered[MSG_OID_HEX + 1];
   msg_str recipients = MSG_STR_INIT;
   struct binder b = {.rc = SQLITE_OK};
-  int rc = msg_local_stmt(s, group_of(m) ? SQL_INSERT_GROUPED : SQL_INSERT, &b.stmt, err);
+  int rc = msg_local_stmt(s, insert_of(m), &b.stmt, err);
   if (rc != MSG_OK)
     return rc;
   b.rc = msg_local_bind_oid(b.stmt, 1, &m->id, id);

@@ -52,6 +52,15 @@ int msg_local_audience_load(msg_local_session *s, const char *node, msg_local_au
 void msg_local_audience_clear(msg_local_audience *l);
 bool msg_local_listener_match(const msg_local_listener *l, const char *topic);
 
+/* ---- statements ---- */
+/* They must not depend on the statistics of an ANALYZE, which may have met a table that was nearly
+ * empty: then SQLite scans it later. So every index is named, and a message whose number another
+ * table gives is read by a scalar subquery of its own, which always seeks; a join may scan, and so
+ * may EXISTS, which newer versions make a join. Nothing names the way by a range of numbers. */
+/* SQL: somebody has not taken the direct message `seq` yet. */
+#define MSG_LOCAL_WAITING(seq)                                                                     \
+  "EXISTS (SELECT 1 FROM @.msg_store_lane AS l INDEXED BY msg_store_lane_seq WHERE l.seq = " seq ")"
+
 /* ---- seen.c ---- */
 /* SQL: a floor of the node has passed message m. A pattern that began to listen after the
  * message says nothing of it. */

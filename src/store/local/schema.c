@@ -40,7 +40,8 @@ static const char *const VERSION_1[] = {
     " value,"
     " json INTEGER," /* 1: value carries the JSON subtype */
     " map TEXT, additional TEXT, key TEXT, reason TEXT,"
-    " moved INTEGER)", /* 1: a broadcast that an update took out of the order of seq */
+    " moved INTEGER,"     /* 1: a broadcast whose delivery time is out of the order of seq */
+    " redriven INTEGER)", /* how often; NULL: never */
 
     "CREATE UNIQUE INDEX @.msg_store_message_id ON msg_store_message(id)",
     "CREATE INDEX @.msg_store_message_ready ON msg_store_message(queue, topic, priority, "

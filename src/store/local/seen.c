@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "store/local/lane.h"
 #include "store/local/reading.h"
 
 #define COMPACT_EVERY 32
@@ -21,17 +22,17 @@ static const char sql_mark[] =
     " AND m.queue = ?1 AND (m.delete_at IS NULL OR m.delete_at > ?4)"
     " AND NOT " MSG_LOCAL_PASSED(?1, ?2);
 static const char sql_take[] =
-    "DELETE FROM @.msg_store_lane WHERE queue = ?1 AND node = ?2 AND exclusive = 0"
+    "DELETE FROM @.msg_store_lane INDEXED BY " MSG_LOCAL_LANE_ORDER
+    " WHERE queue = ?1 AND node = ?2 AND exclusive = 0"
     " AND priority = ?3 AND deliver_at = ?4 AND seq = ?5"
-    " AND EXISTS (SELECT 1 FROM @.msg_store_message AS m WHERE m.seq = ?5 AND m.state = 9"
+    " AND (SELECT 1 FROM @.msg_store_message AS m WHERE m.seq = ?5 AND m.state = 9"
     " AND (m.delete_at IS NULL OR m.delete_at > ?6))";
 /* delete_after_processing: broadcasts have no lane rows, a direct goes with its last one. */
-static const char sql_drop[] =
-    "DELETE FROM @.msg_store_message WHERE seq = ?1"
-    " AND NOT EXISTS (SELECT 1 FROM @.msg_store_lane AS l WHERE l.seq = ?1)";
+static const char sql_drop[] = "DELETE FROM @.msg_store_message WHERE seq = ?1"
+                               " AND NOT " MSG_LOCAL_WAITING("?1");
 static const char sql_end[] =
     "UPDATE @.msg_store_message SET delete_at = min(coalesce(delete_at, ?2), ?2) WHERE seq = ?1"
-    " AND NOT EXISTS (SELECT 1 FROM @.msg_store_lane AS l WHERE l.seq = ?1)";
+    " AND NOT " MSG_LOCAL_WAITING("?1");
 
 struct marking {
   const msg_actor *actor;
@@ -104,20 +105,21 @@ static const char sql_stale[] =
     "DELETE FROM @.msg_store_seen WHERE queue = ?1 AND node = ?2 AND NOT EXISTS"
     " (SELECT 1 FROM @.msg_store_message AS m WHERE m.seq = msg_store_seen.seq AND m.state = 8)";
 static const char sql_marks[] =
-    "SELECT s.seq, m.priority, m.topic FROM @.msg_store_seen AS s CROSS JOIN"
-    " @.msg_store_message AS m ON m.seq = s.seq WHERE s.queue = ?1 AND s.node = ?2 ORDER BY s.seq";
+    "SELECT s.seq, (SELECT m.priority FROM @.msg_store_message AS m WHERE m.seq = s.seq),"
+    " (SELECT m.topic FROM @.msg_store_message AS m WHERE m.seq = s.seq)"
+    " FROM @.msg_store_seen AS s WHERE s.queue = ?1 AND s.node = ?2 ORDER BY s.seq";
 static const char sql_unmark[] =
     "DELETE FROM @.msg_store_seen WHERE queue = ?1 AND node = ?2 AND seq = ?3";
 static const char sql_floor[] = "SELECT floor FROM @.msg_store_floor WHERE queue = ?1 AND node = ?2"
                                 " AND topic = ?3 AND priority = ?4 AND pattern = ?5";
+#define LIVE "@.msg_store_message AS m INDEXED BY msg_store_message_live WHERE m.state = 8"
 /* Where the floor may go: one below the first that waits, else to the last there is. */
 static const char sql_first[] =
-    "SELECT coalesce((SELECT m.seq - 1 FROM @.msg_store_message AS m WHERE m.state = 8"
-    " AND m.queue = ?1 AND m.topic = ?3 AND m.priority = ?4 AND m.seq > ?5 AND m.sender <> ?2"
+    "SELECT coalesce((SELECT m.seq - 1 FROM " LIVE " AND m.queue = ?1 AND m.topic = ?3 AND m.priority = ?4 AND m.seq > ?5 AND m.sender <> ?2"
     " AND (m.delete_at IS NULL OR m.delete_at > ?6)"
     " AND NOT EXISTS (SELECT 1 FROM @.msg_store_seen AS s WHERE s.queue = ?1 AND s.node = ?2"
     " AND s.seq = m.seq) AND NOT " MSG_LOCAL_PASSED(?1, ?2) " ORDER BY m.seq LIMIT 1),"
-    " (SELECT m.seq FROM @.msg_store_message AS m WHERE m.state = 8 AND m.queue = ?1"
+    " (SELECT m.seq FROM " LIVE " AND m.queue = ?1"
     " AND m.topic = ?3 AND m.priority = ?4 ORDER BY m.seq DESC LIMIT 1), 0)";
 static const char sql_set_floor[] =
     "INSERT INTO @.msg_store_floor(queue, node, topic, priority, pattern, floor)"
@@ -125,8 +127,8 @@ static const char sql_set_floor[] =
     " ON CONFLICT(queue, node, topic, priority, pattern) DO UPDATE SET floor = excluded.floor";
 static const char sql_collect[] =
     "DELETE FROM @.msg_store_floor WHERE queue = ?1 AND node = ?2 AND NOT EXISTS"
-    " (SELECT 1 FROM @.msg_store_message AS m WHERE m.state = 8 AND m.queue = ?1"
-    " AND m.topic = msg_store_floor.topic AND m.priority = msg_store_floor.priority)";
+    " (SELECT 1 FROM " LIVE " AND m.queue = ?1 AND m.topic = msg_store_floor.topic"
+    " AND m.priority = msg_store_floor.priority)";
 
 struct mark {
   int64_t seq;

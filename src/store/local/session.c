@@ -53,25 +53,50 @@ int msg_local_stmt(msg_local_session *s, const char *sql, sqlite3_stmt **out, ms
   return rc;
 }
 
-/* A host without the deprecated function is taken to say yes. */
-static bool is_expired(sqlite3_stmt *stmt) {
+/* A host without the deprecated function shows it by running the statement; one that may not run is
+ * taken to be expired. */
+static bool is_expired(sqlite3_stmt *stmt, bool may_run) {
+  (void)may_run;
 #ifndef SQLITE_CORE
-  if (!sqlite3_api->expired)
-    return true;
+  if (!sqlite3_api->expired) {
+    if (!may_run)
+      return true;
+    bool ran = sqlite3_step(stmt) == SQLITE_ROW;
+    sqlite3_reset(stmt);
+    return !ran || sqlite3_stmt_status(stmt, SQLITE_STMTSTATUS_REPREPARE, 1) > 0;
+  }
 #endif
   return sqlite3_expired(stmt) != 0;
+}
+
+static void drop(msg_local_session *s, size_t at) {
+  sqlite3_finalize(s->slot[at]);
+  s->slot[at] = NULL;
 }
 
 int msg_local_ready(msg_local_session *s, const char *sql, msg_err *err) {
   sqlite3_stmt *stmt = NULL;
   size_t at = slot_of(s, sql);
-  if (at < MSG_LOCAL_SLOTS && s->slot[at] && !s->slot_busy[at] && is_expired(s->slot[at])) {
-    sqlite3_finalize(s->slot[at]);
-    s->slot[at] = NULL;
-  }
+  if (at < MSG_LOCAL_SLOTS && s->slot[at] && !s->slot_busy[at] && is_expired(s->slot[at], false))
+    drop(s, at);
   int rc = msg_local_stmt(s, sql, &stmt, err);
   msg_local_done(s, stmt);
   return rc;
+}
+
+bool msg_local_unchanged(msg_session *lent) {
+  static const char sql[] = "SELECT 'as it was compiled'";
+  msg_local_session *s = (msg_local_session *)lent;
+  sqlite3_stmt *stmt = NULL;
+  size_t at = slot_of(s, sql);
+  if (at == MSG_LOCAL_SLOTS)
+    return false;
+  if (s->slot[at] && !is_expired(s->slot[at], true))
+    return true;
+  drop(s, at);
+  if (msg_local_stmt(s, sql, &stmt, NULL) == MSG_OK)
+    msg_local_done(s, stmt);
+  return false;
 }
 
 void msg_local_done(msg_local_session *s, sqlite3_stmt *stmt) {
@@ -167,6 +192,15 @@ int msg_local_schema_state(msg_local_session *s, enum msg_schema_state *out, msg
 
 /* ---- life ---- */
 
+/* It does not checkpoint before it is told for whom it acts. */
+static int connect_own(msg_local_session *s, msg_err *err) {
+  int rc = msg_local_connect(s->store, true, &s->db, err);
+  if (rc != MSG_OK)
+    return rc;
+  int set = sqlite3_exec(s->db, "PRAGMA wal_autocheckpoint = 0", NULL, NULL, NULL);
+  return set == SQLITE_OK ? MSG_OK : msg_local_fail(s, set, "open", err);
+}
+
 int msg_local_session_open(msg_store *store, msg_host *host, const char *queue,
                            const msg_settings *settings, msg_session **out, msg_err *err) {
   msg_local_session *s = msg_zalloc(sizeof *s);
@@ -176,7 +210,8 @@ int msg_local_session_open(msg_store *store, msg_host *host, const char *queue,
   s->store = (msg_local_store *)store;
   s->host = host;
   s->own = host == NULL;
-  s->synchronous = -1;
+  for (size_t i = 0; i < MSG_LOCAL_HABITS; i++)
+    s->habits[i] = MSG_LOCAL_NO_HABIT;
   s->what = "open";
   s->busy_timeout_ms = settings->busy_timeout_ms;
   s->participant_timeout_ms = settings->participant_timeout_ms;
@@ -189,7 +224,7 @@ int msg_local_session_open(msg_store *store, msg_host *host, const char *queue,
   else if (host)
     s->db = host->db;
   else
-    rc = msg_local_connect(s->store, true, &s->db, err);
+    rc = connect_own(s, err);
   if (rc != MSG_OK) {
     msg_local_session_close(&s->base);
     return rc;
@@ -230,18 +265,36 @@ bool msg_local_interrupted(const msg_local_session *s) {
   return s->interrupted && s->interrupted(s->arg);
 }
 
-int msg_local_act_for(msg_session *own, int synchronous, bool (*interrupted)(void *arg), void *arg,
-                      msg_err *err) {
-  msg_local_session *s = (msg_local_session *)own;
-  char sql[40];
-  s->interrupted = interrupted;
-  s->arg = arg;
-  if (s->synchronous == synchronous)
-    return MSG_OK;
-  sqlite3_snprintf((int)sizeof sql, sql, "PRAGMA main.synchronous = %d", synchronous);
+/* ---- for a host ---- */
+
+const char *const msg_local_habits[MSG_LOCAL_HABITS] = {
+    "synchronous",   "wal_autocheckpoint", "journal_size_limit",
+    "secure_delete", "fullfsync",          "checkpoint_fullfsync",
+};
+
+static int set_habit(msg_local_session *s, size_t i, int64_t value, msg_err *err) {
+  char sql[64];
+  bool fast = strcmp(msg_local_habits[i], "secure_delete") == 0 && value == 2; /* read as 2 */
+  if (fast)
+    sqlite3_snprintf((int)sizeof sql, sql, "PRAGMA main.secure_delete = fast");
+  else
+    sqlite3_snprintf((int)sizeof sql, sql, "PRAGMA main.%s = %lld", msg_local_habits[i],
+                     (long long)value);
   int rc = sqlite3_exec(s->db, sql, NULL, NULL, NULL);
   if (rc != SQLITE_OK)
     return msg_local_fail(s, rc, "open", err);
-  s->synchronous = synchronous;
+  s->habits[i] = value;
   return MSG_OK;
+}
+
+int msg_local_act_for(msg_session *own, const int64_t habits[MSG_LOCAL_HABITS],
+                      bool (*interrupted)(void *arg), void *arg, msg_err *err) {
+  msg_local_session *s = (msg_local_session *)own;
+  int rc = MSG_OK;
+  s->interrupted = interrupted;
+  s->arg = arg;
+  for (size_t i = 0; rc == MSG_OK && i < MSG_LOCAL_HABITS; i++)
+    if (habits[i] != MSG_LOCAL_NO_HABIT && habits[i] != s->habits[i])
+      rc = set_habit(s, i, habits[i], err);
+  return rc;
 }

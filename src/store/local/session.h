@@ -27,7 +27,7 @@ typedef struct msg_local_session {
   /* owner thread only */
   bool (*interrupted)(void *arg); /* own: of the host it acts for; NULL: never */
   void *arg;
-  int synchronous; /* own: the level set on db; -1 SQLite's default */
+  int64_t habits[MSG_LOCAL_HABITS]; /* own: as set on db; MSG_LOCAL_NO_HABIT: SQLite's default */
   sqlite3_stmt *slot[MSG_LOCAL_SLOTS];
   bool slot_busy[MSG_LOCAL_SLOTS];
   const char *slot_sql[MSG_LOCAL_SLOTS];
@@ -66,6 +66,8 @@ int msg_local_run(msg_local_session *s, sqlite3_stmt *stmt, msg_err *err);
 /** msg_local_fail without a session. `place`: file or schema, for the text. */
 int msg_local_error(sqlite3 *db, const char *schema, const char *place, int sqlite_rc,
                     const char *what, msg_err *err);
+/** Locks, and a file that needs a writer before it can be read, pass by. */
+bool msg_local_passes(int sqlite_rc);
 /** Map the connection's error: NOMEM, INTERRUPTED, BUSY (BUSY_SNAPSHOT: text with the cure; retry
  * false), READONLY, IO (FULL), CORRUPT, AUTH, TOOBIG, else BACKEND; err->native is the extended
  * code. `what` begins the text: "send", "claim", ... */
@@ -134,8 +136,8 @@ int msg_local_sweep_due(msg_local_session *s, int64_t now_ms, bool *due, msg_err
   " (SELECT group_concat(value, char(10)) FROM json_each(recipients)) END,"                        \
   " msg, value, json, map, additional, key, reason"
 /** Read one row (statement positioned on it) into *out, which it initialises. state is as shown at
- * `now`: expired when delete_at <= now and not claimed; processed_by stays NULL, and what its lease
- * says (lease.h). Errors: MSG_NOMEM;
+ * `now`: expired when delete_at <= now and not claimed; processed_by stays NULL, and so does what
+ * its lease says (lease.h). Errors: MSG_NOMEM;
  * MSG_CORRUPT a stored id or state that cannot be. */
 int msg_local_read_row(sqlite3_stmt *stmt, int64_t now_ms, msg_message *out, msg_err *err);
 

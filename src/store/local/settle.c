@@ -35,6 +35,7 @@ struct settling {
   size_t n;
   int64_t now_ms;
   int64_t lease, extended; /* the last lease of which a message was extended, and its new one */
+  int64_t new_from;        /* leases from this number on are new; 0 none is */
 };
 
 /* A statement on one message of theirs, by THEIRS. */
@@ -66,11 +67,13 @@ static int extend(msg_local_session *s, struct settling *w, const msg_local_item
   static const char sql[] = "UPDATE @.msg_store_message SET lease = ?2 WHERE seq = ?1";
   int64_t due_ms = msg_clock_add(w->now_ms, w->how->lease_ms);
   int rc = MSG_OK;
-  if (item->lease == w->extended) /* given twice */
-    return MSG_OK;
+  if (w->new_from && item->lease >= w->new_from) /* given twice */
+    return MSG_NOTFOUND;
   if (w->lease != item->lease)
     rc = msg_local_lease_copy(s, item->lease, due_ms, &w->extended, err);
   w->lease = item->lease;
+  if (!w->new_from)
+    w->new_from = w->extended;
   if (rc == MSG_OK)
     rc = msg_local_exec(s, sql, NULL, err, "ii", item->seq, w->extended);
   return rc == MSG_OK ? msg_local_lease_left(s, item->lease, err) : rc;
@@ -101,12 +104,10 @@ static int settle_item(msg_local_session *s, struct settling *w, msg_settle_item
   msg_local_item found;
   item->done = false;
   int rc = owned(s, w, item, &found, err);
-  if (rc == MSG_NOTFOUND)
-    return MSG_OK;
   if (rc == MSG_OK)
     rc = settle_owned(s, w, &found, err);
   item->done = rc == MSG_OK;
-  return rc;
+  return rc == MSG_NOTFOUND ? MSG_OK : rc;
 }
 
 /* ---- many acks ---- */
@@ -358,7 +359,7 @@ static int ack_batch(msg_local_session *s, struct settling *w, msg_err *err) {
 static int settle_work(msg_local_session *s, void *arg, msg_err *err) {
   struct settling *w = arg;
   int rc = MSG_OK;
-  w->lease = w->extended = 0;
+  w->lease = w->extended = w->new_from = 0;
   for (size_t i = 0; i < w->n; i++)
     w->items[i].done = false;
   if (w->how->verb == MSG_SETTLE_ACK && w->n > 1)

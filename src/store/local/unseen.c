@@ -13,13 +13,16 @@
 #define SINCE_MAX  1000 /* messages read one by one rather than topic by topic */
 #define TOPICS_FEW 4    /* topics looked at one by one rather than by number */
 
+#define LIVE "@.msg_store_message AS m INDEXED BY msg_store_message_live"
+
 /* Topics with something visible, by a loose scan of the live index: one seek a topic. */
 static const char sql_live_topics[] =
     "WITH RECURSIVE t(x) AS ("
-    "SELECT (SELECT topic FROM @.msg_store_message WHERE state = 8 AND queue = ?1 AND topic >= ?2"
+    "SELECT (SELECT topic FROM " LIVE " WHERE state = 8 AND queue = ?1 AND topic >= ?2"
     " ORDER BY topic LIMIT 1)"
-    " UNION ALL SELECT (SELECT topic FROM @.msg_store_message WHERE state = 8 AND queue = ?1"
-    " AND topic > t.x ORDER BY topic LIMIT 1) FROM t WHERE t.x IS NOT NULL)"
+    " UNION ALL SELECT (SELECT topic FROM " LIVE
+    " WHERE state = 8 AND queue = ?1 AND topic > t.x ORDER BY topic LIMIT 1) FROM t WHERE t.x IS "
+    "NOT NULL)"
     " SELECT x FROM t WHERE x IS NOT NULL";
 
 /* Of one topic for one pattern: what its floors have not passed, nor the node has seen. */
@@ -30,27 +33,29 @@ static const char sql_live_topics[] =
   " AND NOT EXISTS (SELECT 1 FROM @.msg_store_seen AS s WHERE s.queue = ?1 AND s.node = ?3"        \
   " AND s.seq = m.seq) AND NOT " MSG_LOCAL_PASSED(?1, ?3)
 
-/* Priority by priority (loose scan again), each from its floor on. The order is that of the nested
- * loops: an ORDER BY would sort everything before the first row. */
-static const char sql_broadcasts[] =
+/* Priority by priority (loose scan again), */
+static const char sql_priorities[] =
     "WITH RECURSIVE p(x) AS ("
-    "SELECT (SELECT priority FROM @.msg_store_message WHERE state = 8 AND queue = ?1 AND topic = ?2"
+    "SELECT (SELECT priority FROM " LIVE " WHERE state = 8 AND queue = ?1 AND topic = ?2"
     " ORDER BY priority LIMIT 1)"
-    " UNION ALL SELECT (SELECT priority FROM @.msg_store_message WHERE state = 8 AND queue = ?1"
+    " UNION ALL SELECT (SELECT priority FROM " LIVE " WHERE state = 8 AND queue = ?1"
     " AND topic = ?2 AND priority > p.x ORDER BY priority LIMIT 1) FROM p WHERE p.x IS NOT NULL)"
-    " SELECT m.priority, m.deliver_at, m.seq FROM p CROSS JOIN @.msg_store_message AS m"
-    " WHERE m.state = 8 AND m.queue = ?1 AND m.topic = ?2 AND m.priority = p.x"
-    " AND m.moved IS NULL" LEFT_OF("p.x") " LIMIT ?7";
-/* Those which are not in their place by number. Few: an operator changed them. */
+    " SELECT x FROM p WHERE x IS NOT NULL";
+/* each from its floor on. (A join might build a filter of all its rows first.) */
+static const char sql_broadcasts[] =
+    "SELECT m.priority, m.deliver_at, m.seq FROM " LIVE
+    " WHERE m.state = 8 AND m.queue = ?1 AND m.topic = ?2 AND m.priority = ?8"
+    " AND m.moved IS NULL" LEFT_OF("?8") " ORDER BY m.seq LIMIT ?7";
+/* Those which are not in their place by number. Few: sent or changed with another time. */
 static const char sql_moved[] =
     "SELECT m.priority, m.deliver_at, m.seq FROM @.msg_store_message AS m INDEXED BY"
     " msg_store_message_moved WHERE m.moved IS NOT NULL AND m.state = 8 AND m.queue = ?1"
     " AND m.topic = ?2" LEFT_OF("m.priority") " ORDER BY m.priority, m.deliver_at, m.seq LIMIT ?7";
 
-/* What came since a look that found nothing, by number. */
+/* What came since a look that found nothing, number by number. */
 static const char sql_since[] =
-    "SELECT m.priority, m.deliver_at, m.seq, m.topic FROM @.msg_store_message AS m NOT INDEXED"
-    " WHERE m.seq > ?3 AND m.state = 8 AND m.queue = ?1 AND m.sender <> ?2"
+    "SELECT m.priority, m.deliver_at, m.seq, m.topic FROM @.msg_store_message AS m"
+    " WHERE m.seq = ?3 AND m.state = 8 AND m.queue = ?1 AND m.sender <> ?2"
     " AND (m.delete_at IS NULL OR m.delete_at > ?4)"
     " AND NOT EXISTS (SELECT 1 FROM @.msg_store_seen AS s WHERE s.queue = ?1 AND s.node = ?2"
     " AND s.seq = m.seq) AND NOT " MSG_LOCAL_PASSED(?1, ?2);
@@ -58,9 +63,10 @@ static const char sql_last[] = "SELECT seq FROM @.sqlite_sequence WHERE name = '
 
 static const char sql_answers[] =
     "SELECT m.priority, m.deliver_at, m.seq, m.topic FROM @.msg_store_message AS m"
-    " WHERE m.in_answer_to = ?4 AND m.queue = ?1 AND m.state = 9"
+    " INDEXED BY msg_store_message_answer WHERE m.in_answer_to = ?4 AND m.queue = ?1 AND m.state = "
+    "9"
     " AND (m.delete_at IS NULL OR m.delete_at > ?3)"
-    " AND EXISTS (SELECT 1 FROM @.msg_store_lane AS l WHERE l.queue = ?1 AND l.node = ?2"
+    " AND (SELECT 1 FROM @.msg_store_lane AS l WHERE l.queue = ?1 AND l.node = ?2"
     " AND l.exclusive = 0 AND l.priority = m.priority AND l.deliver_at = m.deliver_at"
     " AND l.seq = m.seq)";
 
@@ -138,19 +144,50 @@ static bool paused(const msg_unseen *u, const char *topic) {
 
 /* ---- broadcasts, topic by topic ---- */
 
-/* By one of the statements above. */
-static int look_by(msg_local_session *s, const char *sql, struct look *k,
-                   const msg_local_listener *l, const char *topic, msg_err *err) {
-  sqlite3_stmt *stmt = NULL;
+/* A statement on one topic for one pattern. */
+static int bind_topic(msg_local_session *s, const char *sql, const struct look *k,
+                      const msg_local_listener *l, const char *topic, sqlite3_stmt **out,
+                      msg_err *err) {
   int64_t limit = k->u->max > INT32_MAX ? INT32_MAX : (int64_t)k->u->max;
-  bool wanted = true;
-  int rc = msg_local_bound(s, sql, &stmt, err, "ttttiii", s->queue, topic, k->actor->node,
-                           l->pattern, l->start, k->now_ms, limit);
-  while (rc == MSG_OK && wanted && (rc = msg_local_row(s, stmt, err)) == MSG_OK) {
+  return msg_local_bound(s, sql, out, err, "ttttiii", s->queue, topic, k->actor->node, l->pattern,
+                         l->start, k->now_ms, limit);
+}
+
+static int push_rows(msg_local_session *s, struct look *k, sqlite3_stmt *stmt, bool *wanted,
+                     msg_err *err) {
+  int rc = MSG_OK;
+  while (rc == MSG_OK && *wanted && (rc = msg_local_row(s, stmt, err)) == MSG_OK) {
     k->all_heard = false;
-    rc = push_row(k, stmt, &wanted, err);
+    rc = push_row(k, stmt, wanted, err);
+  }
+  return rc == MSG_NOTFOUND ? MSG_OK : rc;
+}
+
+static int look_moved(msg_local_session *s, struct look *k, const msg_local_listener *l,
+                      const char *topic, msg_err *err) {
+  sqlite3_stmt *stmt = NULL;
+  bool wanted = true;
+  int rc = bind_topic(s, sql_moved, k, l, topic, &stmt, err);
+  if (rc == MSG_OK)
+    rc = push_rows(s, k, stmt, &wanted, err);
+  msg_local_done(s, stmt);
+  return rc;
+}
+
+static int look_in_order(msg_local_session *s, struct look *k, const msg_local_listener *l,
+                         const char *topic, msg_err *err) {
+  sqlite3_stmt *priorities = NULL, *stmt = NULL;
+  bool wanted = true;
+  int rc = msg_local_bound(s, sql_priorities, &priorities, err, "tt", s->queue, topic);
+  if (rc == MSG_OK)
+    rc = bind_topic(s, sql_broadcasts, k, l, topic, &stmt, err);
+  while (rc == MSG_OK && wanted && (rc = msg_local_row(s, priorities, err)) == MSG_OK) {
+    sqlite3_bind_int64(stmt, 8, sqlite3_column_int64(priorities, 0));
+    rc = push_rows(s, k, stmt, &wanted, err);
+    sqlite3_reset(stmt);
   }
   msg_local_done(s, stmt);
+  msg_local_done(s, priorities);
   return rc == MSG_NOTFOUND ? MSG_OK : rc;
 }
 
@@ -160,25 +197,18 @@ static int look_topic(msg_local_session *s, struct look *k, const msg_local_list
     k->all_heard = false;
     return MSG_OK;
   }
-  int rc = look_by(s, sql_moved, k, l, topic, err);
-  return rc == MSG_OK ? look_by(s, sql_broadcasts, k, l, topic, err) : rc;
+  int rc = look_moved(s, k, l, topic, err);
+  return rc == MSG_OK ? look_in_order(s, k, l, topic, err) : rc;
 }
 
 static bool is_exact(const msg_local_listener *l) {
   return l->compiled && msg_pattern_kind_of(l->compiled) == MSG_PATTERN_EXACT;
 }
 
-/* Bytes of a GLOB that every match begins with. */
-static size_t literal_prefix(const msg_local_listener *l) {
-  return l->compiled && msg_pattern_kind_of(l->compiled) == MSG_PATTERN_GLOB
-             ? strcspn(l->pattern, "*?[")
-             : 0;
-}
-
 static int look_matching(msg_local_session *s, struct look *k, const msg_local_listener *l,
                          msg_err *err) {
   sqlite3_stmt *stmt = NULL;
-  size_t prefix = literal_prefix(l);
+  size_t prefix = l->compiled ? msg_pattern_prefix(l->compiled) : 0;
   int rc = msg_local_bound(s, sql_live_topics, &stmt, err, "t", s->queue);
   if (rc == MSG_OK &&
       sqlite3_bind_text(stmt, 2, l->pattern, (int)prefix, SQLITE_STATIC) != SQLITE_OK)
@@ -210,24 +240,33 @@ static bool heard(const msg_local_audience *mine, const char *only, const char *
   return false;
 }
 
+static int push_heard(struct look *k, const msg_local_audience *mine, const char *only,
+                      sqlite3_stmt *stmt, msg_err *err) {
+  const char *topic = (const char *)sqlite3_column_text(stmt, 3);
+  bool wanted;
+  if (!topic)
+    return msg_err_nomem(err);
+  if (!heard(mine, only, topic, sqlite3_column_int64(stmt, 2)))
+    return MSG_OK;
+  k->all_heard = false;
+  return paused(k->u, topic) ? MSG_OK : push_row(k, stmt, &wanted, err);
+}
+
 static int look_since(msg_local_session *s, struct look *k, const msg_local_audience *mine,
-                      const char *only, int64_t horizon, msg_err *err) {
+                      const char *only, int64_t horizon, int64_t last, msg_err *err) {
   sqlite3_stmt *stmt = NULL;
   int rc = msg_local_bound(s, sql_since, &stmt, err, "ttii", s->queue, k->actor->node, horizon,
                            k->now_ms);
-  while (rc == MSG_OK && (rc = msg_local_row(s, stmt, err)) == MSG_OK) {
-    const char *topic = (const char *)sqlite3_column_text(stmt, 3);
-    bool wanted;
-    if (!topic)
-      rc = msg_err_nomem(err);
-    else if (heard(mine, only, topic, sqlite3_column_int64(stmt, 2))) {
-      k->all_heard = false;
-      if (!paused(k->u, topic))
-        rc = push_row(k, stmt, &wanted, err);
-    }
+  for (int64_t seq = horizon + 1; rc == MSG_OK && seq <= last; seq++) {
+    sqlite3_bind_int64(stmt, 3, seq);
+    if ((rc = msg_local_row(s, stmt, err)) == MSG_OK)
+      rc = push_heard(k, mine, only, stmt, err);
+    sqlite3_reset(stmt);
+    if (rc == MSG_NOTFOUND)
+      rc = MSG_OK;
   }
   msg_local_done(s, stmt);
-  return rc == MSG_NOTFOUND ? MSG_OK : rc;
+  return rc;
 }
 
 /* ---- broadcasts ---- */
@@ -267,7 +306,7 @@ static int look_beyond(msg_local_session *s, struct look *k, const msg_local_aud
     return rc;
   bool near = horizon >= 0 && last >= horizon && last - horizon <= SINCE_MAX;
   k->all_heard = true;
-  rc = near ? look_since(s, k, mine, only, horizon, err) : look_each(s, k, mine, only, err);
+  rc = near ? look_since(s, k, mine, only, horizon, last, err) : look_each(s, k, mine, only, err);
   if (rc == MSG_OK && k->committed && k->all_heard)
     msg_local_horizon_set(s, k->actor->node, only ? only : "", starts, last);
   return rc;

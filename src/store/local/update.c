@@ -15,51 +15,29 @@ struct updating {
 
 struct live {
   const char *topic;
-  int64_t priority; /* before the change */
   int64_t seq, new_seq;
 };
 
-/* Does what the pattern has passed include the message? */
-static int is_passed(msg_local_session *s, const msg_local_listener *l, const struct live *m,
-                     bool *out, msg_err *err) {
-  static const char sql[] = "SELECT 1 FROM @.msg_store_floor WHERE queue = ?1 AND node = ?2"
-                            " AND topic = ?3 AND priority = ?4 AND pattern = ?5 AND floor >= ?6";
-  sqlite3_stmt *stmt = NULL;
-  *out = l->start >= m->seq;
-  if (*out)
-    return MSG_OK;
-  int rc = msg_local_bound(s, sql, &stmt, err, "tttiti", s->queue, l->node, m->topic, m->priority,
-                           l->pattern, m->seq);
-  if (rc == MSG_OK)
-    rc = msg_local_row(s, stmt, err);
-  msg_local_done(s, stmt);
-  *out = rc == MSG_OK;
-  return rc == MSG_NOTFOUND ? MSG_OK : rc;
-}
-
-/* `l[0..n)` are the patterns of one node. Marks the new number for it, unless the old one still
- * waits for it. */
+/* `l[0..n)` are the patterns of one node. Marks the new number for it where it waits no more for
+ * the old one: it has seen it, a floor of any pattern has passed it, or it never listened to it. */
 static int carry_node(msg_local_session *s, const msg_local_listener *l, size_t n,
                       const struct live *m, msg_err *err) {
   static const char sql[] =
-      "INSERT OR IGNORE INTO @.msg_store_seen(queue, node, seq) SELECT ?1, ?2, ?3"
-      " WHERE ?4 OR EXISTS(SELECT 1 FROM @.msg_store_seen WHERE queue = ?1 AND node = ?2"
-      " AND seq = ?5)";
-  bool waits = false, listens = false;
+      "INSERT OR IGNORE INTO @.msg_store_seen(queue, node, seq)"
+      " SELECT ?1, ?2, ?3 FROM @.msg_store_message AS m WHERE m.seq = ?4 AND (NOT ?5"
+      " OR EXISTS(SELECT 1 FROM @.msg_store_seen AS s WHERE s.queue = ?1 AND s.node = ?2"
+      " AND s.seq = m.seq) OR " MSG_LOCAL_PASSED(?1, ?2) ")";
+  bool heard = false, listens = false;
   for (size_t i = 0; i < n; i++) {
-    bool passed = false;
     if (!msg_local_listener_match(&l[i], m->topic))
       continue;
-    int rc = is_passed(s, &l[i], m, &passed, err);
-    if (rc != MSG_OK)
-      return rc;
     listens = true;
-    waits = waits || !passed;
+    heard = heard || l[i].start < m->seq;
   }
   if (!listens)
     return MSG_OK;
-  return msg_local_exec(s, sql, NULL, err, "ttiii", s->queue, l->node, m->new_seq, (int64_t)!waits,
-                        m->seq);
+  return msg_local_exec(s, sql, NULL, err, "ttiii", s->queue, l->node, m->new_seq, m->seq,
+                        (int64_t)heard);
 }
 
 static int carry_marks(msg_local_session *s, const struct live *m, msg_err *err) {
@@ -75,10 +53,10 @@ static int carry_marks(msg_local_session *s, const struct live *m, msg_err *err)
 }
 
 /* Floors are kept by priority: one that passed nothing of the old priority may have passed this
- * number in the new. So the message gets a new number, above every floor. */
-static int renumber(msg_local_session *s, msg_local_item *item, int64_t old_priority,
-                    msg_err *err) {
-  struct live m = {.topic = item->topic, .priority = old_priority, .seq = item->seq};
+ * number in the new. So the message gets a new number, above every floor, while it has the old
+ * priority. */
+static int renumber(msg_local_session *s, msg_local_item *item, msg_err *err) {
+  struct live m = {.topic = item->topic, .seq = item->seq};
   int rc = msg_local_next_seq(s, &m.new_seq, err);
   if (rc == MSG_OK)
     rc = carry_marks(s, &m, err);
@@ -94,23 +72,24 @@ static int renumber(msg_local_session *s, msg_local_item *item, int64_t old_prio
 
 static int set_priority(msg_local_session *s, msg_local_item *item, int32_t priority,
                         msg_err *err) {
-  static const char sql_old[] = "SELECT priority FROM @.msg_store_message WHERE seq = ?1";
+  static const char sql_same[] =
+      "SELECT 1 FROM @.msg_store_message WHERE seq = ?1 AND priority = ?2";
   sqlite3_stmt *stmt = NULL;
-  int64_t old = 0;
-  int rc = msg_local_bound(s, sql_old, &stmt, err, "i", item->seq);
+  int rc = msg_local_bound(s, sql_same, &stmt, err, "ii", item->seq, (int64_t)priority);
   if (rc == MSG_OK)
     rc = msg_local_row(s, stmt, err);
-  if (rc == MSG_OK)
-    old = sqlite3_column_int64(stmt, 0);
   msg_local_done(s, stmt);
-  if (rc != MSG_OK || old == priority)
+  if (rc != MSG_NOTFOUND)
     return rc;
-  rc = msg_local_exec(s, "UPDATE @.msg_store_message SET priority = ?2 WHERE seq = ?1", NULL, err,
-                      "ii", item->seq, (int64_t)priority);
-  if (rc == MSG_OK && item->has_recipients)
-    rc = msg_local_exec(s, "UPDATE @.msg_store_lane SET priority = ?2 WHERE seq = ?1", NULL, err,
+  rc = item->state == MSG_LOCAL_LIVE ? renumber(s, item, err) : MSG_OK;
+  if (rc == MSG_OK)
+    rc = msg_local_exec(s, "UPDATE @.msg_store_message SET priority = ?2 WHERE seq = ?1", NULL, err,
                         "ii", item->seq, (int64_t)priority);
-  return rc == MSG_OK && item->state == MSG_LOCAL_LIVE ? renumber(s, item, old, err) : rc;
+  if (rc == MSG_OK && item->has_recipients)
+    rc = msg_local_exec(
+        s, "UPDATE @.msg_store_lane INDEXED BY msg_store_lane_seq SET priority = ?2 WHERE seq = ?1",
+        NULL, err, "ii", item->seq, (int64_t)priority);
+  return rc;
 }
 
 static int set_deliver_at(msg_local_session *s, msg_local_item *item, int64_t deliver_at_ms,
@@ -132,8 +111,10 @@ static int set_deliver_at(msg_local_session *s, msg_local_item *item, int64_t de
                           " moved = CASE state WHEN 8 THEN 1 END WHERE seq = ?1",
                           NULL, err, "ii", item->seq, deliver_at_ms);
   if (rc == MSG_OK && item->has_recipients)
-    rc = msg_local_exec(s, "UPDATE @.msg_store_lane SET deliver_at = ?2 WHERE seq = ?1", NULL, err,
-                        "ii", item->seq, deliver_at_ms);
+    rc = msg_local_exec(
+        s,
+        "UPDATE @.msg_store_lane INDEXED BY msg_store_lane_seq SET deliver_at = ?2 WHERE seq = ?1",
+        NULL, err, "ii", item->seq, deliver_at_ms);
   return rc;
 }
 

@@ -10,10 +10,10 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "base/process.h"
 #include "base/str.h"
 #include "store/local/local.h"
 #include "store/local/notify.h"
+#include "store/local/upcoming.h"
 
 #define PAUSE_FIRST_US 300  /* between looks after a word, then a quarter of what passed since */
 #define PAUSE_BUSY_US  2000 /* not longer than this while words keep coming */
@@ -22,14 +22,6 @@
 #define LOCKED_MS      50   /* file locked for this long after a word: say so to be safe */
 #define SAFETY_MS      1000 /* look even without a word, e.g. on a network file system */
 #define WAL_MS         500  /* ask for a -wal to watch this often while there is none */
-#define LIVENESS_MS    250
-#define HOLDERS_MAX    256
-
-struct holder {
-  char *process;
-  bool dead; /* reported */
-  bool current;
-};
 
 typedef struct local_watch {
   msg_watch base;
@@ -39,52 +31,22 @@ typedef struct local_watch {
   int64_t poll_pause_ms;
   /* cursor thread only */
   sqlite3 *db;
-  sqlite3_stmt *version_stmt, *due_stmt;
+  sqlite3_stmt *version_stmt;
   int64_t version; /* data_version; -1 not known */
   bool fresh;      /* nothing reported yet */
-  bool stale;      /* due_ms and holders could not be read */
   bool settling;   /* a word came: look until its change shows */
   bool told;       /* a change was seen since the word */
   bool locked;     /* the last look met a lock */
   int64_t word_ms; /* mono: when it came */
   int64_t pause_us;
-  int64_t look_ms;           /* mono: the next look without a word */
-  int64_t liveness_ms;       /* mono */
-  int64_t due_ms, passed_ms; /* wall: next deadline; the last one reported */
-  struct holder holder[HOLDERS_MAX];
-  size_t holders;
+  int64_t look_ms; /* mono: the next look without a word */
+  msg_local_upcoming upcoming;
   /* shared: guarded by mtx */
   msg_mutex *mtx;
   msg_cond *turn; /* muted, rung or touching changed */
   bool muted, rung;
   bool touching; /* the cursor thread reads the file */
 } local_watch;
-
-/* Deadlines after ?1, with the holder of claims. Lives matter where somebody waits behind them. */
-static const char sql_due[] =
-    "WITH RECURSIVE h(x) AS ("
-    "SELECT min(holder) FROM msg_store_lease"
-    " UNION ALL SELECT (SELECT min(holder) FROM msg_store_lease WHERE holder > h.x)"
-    " FROM h WHERE h.x IS NOT NULL)"
-    " SELECT NULL, (SELECT min(due) FROM msg_store_message WHERE state = 4 AND due > ?1)"
-    " UNION ALL SELECT NULL, (SELECT min(delete_at) FROM msg_store_message"
-    " WHERE delete_at IS NOT NULL AND state <> 6 AND delete_at > ?1)"
-    " WHERE EXISTS (SELECT 1 FROM msg_store_message WHERE grp IS NOT NULL AND state <> 7)"
-    " UNION ALL SELECT x, (SELECT min(due) FROM msg_store_lease WHERE holder = h.x AND due > ?1)"
-    " FROM h WHERE x IS NOT NULL";
-
-/* Locks, and a file that needs a writer before it can be read, pass by. */
-static bool passing(int sqlite_rc) {
-  switch (sqlite_rc & 0xff) {
-  case SQLITE_BUSY:
-  case SQLITE_LOCKED:
-  case SQLITE_PROTOCOL:
-  case SQLITE_READONLY:
-  case SQLITE_CANTOPEN:
-  case SQLITE_SCHEMA: return true;
-  default: return false;
-  }
-}
 
 static int fail(local_watch *w, int sqlite_rc, msg_err *err) {
   return msg_local_error(w->db, "main", msg_show(w->store->path).s, sqlite_rc, "watch", err);
@@ -137,97 +99,15 @@ static int look(local_watch *w, bool *changed, msg_err *err) {
     rc = sqlite3_reset(w->version_stmt);
   w->locked = rc != SQLITE_OK;
   if (rc != SQLITE_OK)
-    return passing(rc) ? MSG_OK : fail(w, rc, err);
+    return msg_local_passes(rc) ? MSG_OK : fail(w, rc, err);
   *changed = version != w->version;
   w->version = version;
   return MSG_OK;
 }
 
-static int holder_add(local_watch *w, const char *process, msg_err *err) {
-  for (size_t i = 0; i < w->holders; i++)
-    if (strcmp(w->holder[i].process, process) == 0) {
-      w->holder[i].current = true;
-      return MSG_OK;
-    }
-  if (w->holders == HOLDERS_MAX || strcmp(process, msg_process_self()) == 0)
-    return MSG_OK;
-  char *copy = msg_strdup(process);
-  if (!copy)
-    return msg_err_nomem(err);
-  w->holder[w->holders++] = (struct holder){.process = copy, .current = true};
-  return MSG_OK;
-}
-
-static void holders_trim(local_watch *w) {
-  size_t n = 0;
-  for (size_t i = 0; i < w->holders; i++)
-    if (w->holder[i].current)
-      w->holder[n++] = w->holder[i];
-    else
-      msg_free(w->holder[i].process);
-  w->holders = n;
-}
-
-static int due_rows(local_watch *w, int64_t *due_ms, msg_err *err) {
-  int step, rc = MSG_OK;
-  sqlite3_bind_int64(w->due_stmt, 1, w->passed_ms);
-  while (rc == MSG_OK && (step = sqlite3_step(w->due_stmt)) == SQLITE_ROW) {
-    const char *process = (const char *)sqlite3_column_text(w->due_stmt, 0);
-    if (process)
-      rc = holder_add(w, process, err);
-    if (sqlite3_column_type(w->due_stmt, 1) != SQLITE_NULL &&
-        sqlite3_column_int64(w->due_stmt, 1) < *due_ms)
-      *due_ms = sqlite3_column_int64(w->due_stmt, 1);
-  }
-  int end = sqlite3_reset(w->due_stmt);
-  if (rc != MSG_OK)
-    return rc;
-  w->stale = end != SQLITE_OK;
-  if (end == SQLITE_ERROR) { /* the tables are gone */
-    sqlite3_finalize(w->due_stmt);
-    w->due_stmt = NULL;
-    w->stale = false;
-    return MSG_OK;
-  }
-  return end == SQLITE_OK || passing(end) ? MSG_OK : fail(w, end, err);
-}
-
 /* Ask again what will change without a commit. */
 static int refresh(local_watch *w, msg_err *err) {
-  int64_t due_ms = MSG_NEVER;
-  if (!w->due_stmt) {
-    int rc = sqlite3_prepare_v3(w->db, sql_due, -1, SQLITE_PREPARE_PERSISTENT, &w->due_stmt, NULL);
-    w->stale = rc != SQLITE_OK && rc != SQLITE_ERROR; /* ERROR: no store here yet */
-    if (rc != SQLITE_OK)
-      return rc == SQLITE_ERROR || passing(rc) ? MSG_OK : fail(w, rc, err);
-  }
-  for (size_t i = 0; i < w->holders; i++)
-    w->holder[i].current = false;
-  int rc = due_rows(w, &due_ms, err);
-  if (rc == MSG_OK && !w->stale) {
-    w->due_ms = due_ms;
-    holders_trim(w);
-  }
-  return rc;
-}
-
-/* True when the process of a claim's owner has ended since the last look. */
-static bool bereaved(local_watch *w) {
-  bool any = false;
-  for (size_t i = 0; i < w->holders; i++) {
-    struct holder *h = &w->holder[i];
-    if (h->dead || msg_process_liveness(h->process) != MSG_DEAD)
-      continue;
-    h->dead = any = true;
-  }
-  return any;
-}
-
-static bool any_alive(const local_watch *w) {
-  for (size_t i = 0; i < w->holders; i++)
-    if (!w->holder[i].dead)
-      return true;
-  return false;
+  return msg_local_upcoming_read(&w->upcoming, w->db, w->store->path, err);
 }
 
 static int still_there(local_watch *w, msg_err *err) {
@@ -267,15 +147,9 @@ static int64_t sooner(int64_t a, int64_t b) {
 /* How long nothing needs to be done, if no word comes. */
 static int64_t idle_us(const local_watch *w, int64_t now_ms, int64_t deadline_ms) {
   int64_t until_ms = sooner(w->look_ms, deadline_ms);
-  if (any_alive(w))
-    until_ms = sooner(until_ms, w->liveness_ms);
   if (until_ms <= now_ms)
     return 0;
-  int64_t wait_ms = until_ms - now_ms;
-  if (w->due_ms != MSG_NEVER) {
-    int64_t left_ms = w->due_ms - msg_clock_now_ms();
-    wait_ms = sooner(wait_ms, left_ms < 0 ? 0 : left_ms);
-  }
+  int64_t wait_ms = sooner(until_ms - now_ms, msg_local_upcoming_wait_ms(&w->upcoming, now_ms));
   if (!msg_local_notify_whole(w->notify))
     wait_ms = sooner(wait_ms, WAL_MS);
   int64_t wait_us = sooner(wait_ms, SAFETY_MS) * 1000;
@@ -309,7 +183,7 @@ static int look_again(local_watch *w, int64_t now_ms, bool *changed, msg_err *er
     *changed = true;
     return MSG_OK;
   }
-  if (w->stale)
+  if (w->upcoming.stale)
     rc = refresh(w, err);
   if (w->settling) {
     w->pause_us = next_pause(w, now_ms);
@@ -317,21 +191,6 @@ static int look_again(local_watch *w, int64_t now_ms, bool *changed, msg_err *er
     w->settling = !*changed && now_ms - w->word_ms < SETTLE_MS;
   }
   return rc;
-}
-
-/* What the clocks say. */
-static bool clocks(local_watch *w, int64_t now_ms) {
-  int64_t wall_ms = msg_clock_now_ms();
-  bool changed = false;
-  if (w->due_ms <= wall_ms || wall_ms < w->passed_ms) { /* or the clock was set back */
-    w->passed_ms = wall_ms;
-    changed = true;
-  }
-  if (w->holders && now_ms >= w->liveness_ms) {
-    w->liveness_ms = now_ms + LIVENESS_MS;
-    changed = bereaved(w) || changed;
-  }
-  return changed;
 }
 
 static int asked_to_stop(msg_err *err) {
@@ -369,7 +228,7 @@ static int watch_round(local_watch *w, int64_t deadline_ms, bool *changed, msg_e
   if (ticked || paused || (word & (MSG_NOTIFY_GONE | MSG_NOTIFY_WRITTEN)))
     rc = touched_round(w, ticked || (word & MSG_NOTIFY_GONE), now_ms, changed, err);
   if (rc == MSG_OK)
-    *changed = clocks(w, now_ms) || *changed;
+    *changed = msg_local_upcoming_came(&w->upcoming, now_ms) || *changed;
   return rc;
 }
 
@@ -429,8 +288,7 @@ int msg_local_watch_open(msg_store *base, const msg_settings *settings, msg_watc
   w->store = store;
   w->poll_pause_ms = settings->poll_pause_ms;
   w->version = -1;
-  w->due_ms = MSG_NEVER;
-  w->passed_ms = INT64_MIN;
+  msg_local_upcoming_init(&w->upcoming);
   w->fresh = true;
   w->mtx = msg_mutex_new();
   w->turn = msg_cond_new();
@@ -464,11 +322,9 @@ void msg_local_watch_close(msg_watch *base) {
   if (!w)
     return;
   sqlite3_finalize(w->version_stmt);
-  sqlite3_finalize(w->due_stmt);
+  msg_local_upcoming_clear(&w->upcoming);
   sqlite3_close_v2(w->db);
   msg_local_notify_free(w->notify);
-  for (size_t i = 0; i < w->holders; i++)
-    msg_free(w->holder[i].process);
   msg_cond_free(w->turn);
   msg_mutex_free(w->mtx);
   msg_free(w);

@@ -110,10 +110,10 @@ static int lock(msg_local_session *s, bool *missing, msg_err *err) {
   return rc;
 }
 
-static bool host_is_writing(const msg_local_session *s) {
-  sqlite3_stmt *stmt = sqlite3_next_stmt(s->db, NULL);
+bool msg_local_host_writes(sqlite3 *db) {
+  sqlite3_stmt *stmt = sqlite3_next_stmt(db, NULL);
   while (stmt && (!sqlite3_stmt_busy(stmt) || sqlite3_stmt_readonly(stmt)))
-    stmt = sqlite3_next_stmt(s->db, stmt);
+    stmt = sqlite3_next_stmt(db, stmt);
   return stmt != NULL;
 }
 
@@ -122,7 +122,7 @@ static bool host_is_writing(const msg_local_session *s) {
  * rows here. A nested statement that has a savepoint of its own opens the outer one as well, and
  * only the nested is closed after it. */
 static int mark(msg_local_session *s, msg_err *err) {
-  if (sqlite3_get_autocommit(s->db) || !host_is_writing(s))
+  if (sqlite3_get_autocommit(s->db) || !msg_local_host_writes(s->db))
     return MSG_OK;
   return run(s,
              "INSERT INTO @.msg_store(version, store_id) SELECT version, store_id FROM @.msg_store "
@@ -237,7 +237,7 @@ int msg_local_try_write(msg_local_session *s, const char *what, bool many, msg_l
 }
 
 bool msg_local_pinned(const msg_local_session *s) {
-  return !sqlite3_get_autocommit(s->db) || host_is_writing(s);
+  return !sqlite3_get_autocommit(s->db) || msg_local_host_writes(s->db);
 }
 
 int msg_local_lock(msg_local_session *s, const char *what, msg_err *err) {
