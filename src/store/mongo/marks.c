@@ -4,11 +4,6 @@
 
 #include "base/mem.h"
 
-struct msg_mongo_mark {
-  msg_oid id;
-  char *node;
-};
-
 static size_t find_locked(const msg_mongo_queue *q, const char *node, const msg_oid *id) {
   size_t i = 0;
   while (i < q->mark_count &&
@@ -23,7 +18,7 @@ static bool add_locked(msg_mongo_queue *q, const char *node, const msg_oid *id) 
     msg_free(copy);
     return false;
   }
-  q->marks[q->mark_count++] = (struct msg_mongo_mark){*id, copy};
+  q->marks[q->mark_count++] = (struct msg_mongo_mark){.id = *id, .node = copy};
   return true;
 }
 

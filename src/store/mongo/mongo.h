@@ -30,14 +30,17 @@ typedef struct msg_mongo_queue {
   struct msg_mongo_queue *next;
   char *name; /* immutable */
   /* shared: guarded by the store's mtx */
-  bool indexed;                 /* its indexes were seen or made */
-  bool grouped;                 /* a message with a group was met */
-  bool unnamed;                 /* a message with `name` alone was met */
-  int64_t locked_at_ms;         /* a lock of a Java node was met, monotonic; 0 never */
-  int64_t swept_at_ms;          /* last look of a sweep, 0 never */
-  int64_t passed_at_ms;         /* last look for heads that Java nodes took */
-  int64_t repaired_at_ms;       /* last look for groups without head */
-  struct msg_mongo_mark *marks; /* marks.h */
+  bool indexed;                           /* its indexes were seen or made */
+  bool grouped;                           /* a message with a group was met */
+  bool unnamed;                           /* a message with `name` alone was met */
+  int64_t locked_at_ms;                   /* a lock of a Java node was met, monotonic; 0 never */
+  int64_t swept_at_ms;                    /* last look of a sweep, 0 never */
+  int64_t passed_at_ms;                   /* last look for heads that Java nodes took */
+  int64_t repaired_at_ms;                 /* last look for groups without head */
+  struct msg_mongo_waiting *first, *last; /* combine.h: single sends to go out */
+  int inserting;                          /* batches of them under way */
+  msg_cond *inserted;                     /* immutable; with the store's mtx */
+  struct msg_mongo_mark *marks;           /* marks.h */
   size_t mark_count, mark_cap;
 } msg_mongo_queue;
 
@@ -56,6 +59,9 @@ typedef struct msg_mongo_store {
   /* shared: guarded by mtx */
   msg_mutex *mtx;
   msg_mongo_queue *queues;
+  msg_thread *marker; /* marker.c; NULL not started */
+  msg_cond *marks_changed;
+  bool marks_stop;
   struct msg_mongo_undone { /* claims rolled back, at most 4096, oldest forgotten */
     msg_oid id;
     int32_t count;

@@ -103,8 +103,9 @@ static int append_sources(struct looking *l, bson_t *filter, int *n, msg_err *er
 
 static int append_filter(struct looking *l, bson_t *filter, int *sources, msg_err *err) {
   const msg_unseen *q = l->q;
-  BCON_APPEND(filter, "exclusive", "{", "$ne", BCON_BOOL(true), "}", "processed_by", "{", "$ne",
-              BCON_UTF8(l->actor->node), "}");
+  BCON_APPEND(filter, "exclusive", "{", "$in", "[", BCON_BOOL(false), BCON_NULL, "]", "}",
+              "processed_by", "{", "$ne", BCON_UTF8(l->actor->node), "}", "_id", "{", "$type",
+              BCON_UTF8("objectId"), "}");
   msg_mongo_append_alive(filter, l->now_ms);
   if (q->answers_to)
     msg_mongo_append_oid(filter, "in_answer_to", q->answers_to);
@@ -123,10 +124,13 @@ static int note(void *arg, const bson_t *doc, msg_err *err) {
     return MSG_OK;
   if (rc != MSG_OK)
     return rc;
-  if (msg_mongo_marks_have(l->s, l->actor->node, &m.id) || !(to = msg_list_add(&l->got))) {
-    bool known = msg_mongo_marks_have(l->s, l->actor->node, &m.id);
+  if (msg_mongo_marks_have(l->s, l->actor->node, &m.id)) {
     msg_message_clear(&m);
-    return known ? MSG_OK : msg_err_nomem(err);
+    return MSG_OK;
+  }
+  if (!(to = msg_list_add(&l->got))) {
+    msg_message_clear(&m);
+    return msg_err_nomem(err);
   }
   *to = m;
   return MSG_OK;
