@@ -18,8 +18,9 @@ struct msg_mongo_mark {
 bool msg_mongo_marks_take(msg_mongo_session *s, const char *node, const msg_oid *id, bool *nomem);
 void msg_mongo_marks_drop(msg_mongo_session *s, const char *node, const msg_oid *id);
 bool msg_mongo_marks_have(msg_mongo_session *s, const char *node, const msg_oid *id);
-/** How many of a node. */
-size_t msg_mongo_marks_count(msg_mongo_session *s, const char *node);
+/** Those of a node now, appended. What a query finds that started later bears their marks or is one
+ *  of them. Errors: MSG_NOMEM. */
+int msg_mongo_marks_copy(msg_mongo_session *s, const char *node, msg_mongo_ids *out);
 
 /* ---- marker.c ---- */
 

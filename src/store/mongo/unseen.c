@@ -13,6 +13,7 @@ struct looking {
   int64_t now_ms;
   msg_mongo_listen *listens;
   size_t listen_count;
+  msg_mongo_ids marks; /* under way when the look began */
   msg_list got;
 };
 
@@ -124,7 +125,7 @@ static int note(void *arg, const bson_t *doc, msg_err *err) {
     return MSG_OK;
   if (rc != MSG_OK)
     return rc;
-  if (msg_mongo_marks_have(l->s, l->actor->node, &m.id)) {
+  if (msg_mongo_ids_have(&l->marks, &m.id) || msg_mongo_marks_have(l->s, l->actor->node, &m.id)) {
     msg_message_clear(&m);
     return MSG_OK;
   }
@@ -139,8 +140,11 @@ static int note(void *arg, const bson_t *doc, msg_err *err) {
 /* Those whose mark is under way come from the server, too: room for them. */
 static int look(struct looking *l, msg_err *err) {
   bson_t filter = BSON_INITIALIZER;
-  int64_t limit = (int64_t)l->q->max + (int64_t)msg_mongo_marks_count(l->s, l->actor->node);
   int sources = 0;
+  msg_mongo_ids_clear(&l->marks);
+  if (msg_mongo_marks_copy(l->s, l->actor->node, &l->marks) != MSG_OK)
+    return msg_err_nomem(err);
+  int64_t limit = (int64_t)l->q->max + (int64_t)l->marks.n;
   bson_t *opts = BCON_NEW("sort", "{", "priority", BCON_INT32(1), "timestamp", BCON_INT32(1), "_id",
                           BCON_INT32(1), "}", "limit", BCON_INT64(limit));
   l->now_ms = msg_mongo_now_ms(l->s->store);
@@ -189,6 +193,7 @@ int msg_mongo_unseen(msg_session *base, const msg_actor *actor, const msg_unseen
     return rc;
   rc = unseen(&l, out, err);
   msg_list_clear(&l.got);
+  msg_mongo_ids_clear(&l.marks);
   if (l.listens)
     msg_mongo_listens_free(l.listens, l.listen_count);
   msg_mongo_give(&u);
