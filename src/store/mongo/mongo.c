@@ -26,10 +26,8 @@ static void store_close(msg_store *base) {
     msg_mongo_marks_stop(store);
   if (ours && store->tend && !msg_mongo_jobs_reap(store))
     return; /* a commit that hangs still uses it: it stays, as its thread does */
-  if (store->cursors && ours)
-    mongoc_client_pool_destroy(store->cursors);
-  if (store->operations && ours)
-    mongoc_client_pool_destroy(store->operations);
+  if (ours)
+    msg_mongo_pools_destroy(store);
   while (store->queues) {
     msg_mongo_queue *q = store->queues;
     store->queues = q->next;

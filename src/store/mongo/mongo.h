@@ -100,6 +100,9 @@ void msg_mongo_give(msg_mongo_use *u);
 /** A collection of the store's database by name: mongoc_collection_destroy before the give. */
 mongoc_collection_t *msg_mongo_collection(msg_mongo_use *u, const char *name);
 
+/** open.c: destroy both, side by side: each waits up to half a second for its monitors. */
+void msg_mongo_pools_destroy(msg_mongo_store *store);
+
 /* ---- fail.c: errors ---- */
 
 /** Map a driver's error; `reply` may be NULL. Text: "<what>: <cause> (MongoDB at <hosts>)".

@@ -172,6 +172,21 @@ static int connect_pools(msg_mongo_store *s, mongoc_uri_t *uri, msg_err *err) {
   return rc;
 }
 
+static void destroy_pool(void *pool) {
+  mongoc_client_pool_destroy(pool);
+}
+
+void msg_mongo_pools_destroy(msg_mongo_store *store) {
+  msg_thread *beside = NULL;
+  if (store->cursors &&
+      msg_thread_start(&beside, "msg-close", destroy_pool, store->cursors, NULL) != MSG_OK)
+    destroy_pool(store->cursors);
+  if (store->operations)
+    destroy_pool(store->operations);
+  msg_thread_join(beside);
+  store->cursors = store->operations = NULL;
+}
+
 static int build(msg_mongo_store *s, mongoc_uri_t *uri, msg_err *err) {
   s->base.ops = &msg_mongo_ops;
   s->generation = msg_fork_generation();
