@@ -17,44 +17,69 @@ struct looking {
   msg_list got;
 };
 
-/* ---- the filter ---- */
+/* ---- the filter: an $or at its root, each of its branches served by an index of its own ---- */
+
+/* What all branches have. No index shall be tempted by _id. */
+static void append_common(const struct looking *l, bson_t *one) {
+  const msg_unseen *q = l->q;
+  BCON_APPEND(one, "exclusive", "{", "$in", "[", BCON_BOOL(false), BCON_NULL, "]", "}",
+              "processed_by", "{", "$ne", BCON_UTF8(l->actor->node), "}", "$expr", "{", "$eq", "[",
+              "{", "$type", BCON_UTF8("$_id"), "}", BCON_UTF8("objectId"), "]", "}");
+  msg_mongo_append_alive(one, l->now_ms);
+  if (q->answers_to)
+    msg_mongo_append_oid(one, "in_answer_to", q->answers_to);
+  else if (q->reserved_count)
+    msg_mongo_append_ids(one, "in_answer_to", "$nin", q->reserved, q->reserved_count);
+}
+
+static void begin_branch(const struct looking *l, bson_t *any, int *n, bson_t *one) {
+  char key[16];
+  snprintf(key, sizeof key, "%d", (*n)++);
+  bson_append_document_begin(any, key, -1, one);
+  append_common(l, one);
+}
+
+static void append_topics(const struct looking *l, bson_t *one, const msg_mongo_texts *topics) {
+  if (msg_mongo_is_unnamed(l->s))
+    msg_mongo_append_topics(one, topics->at, topics->n);
+  else
+    msg_mongo_append_texts(one, "topic", "$in", topics->at, topics->n, false);
+}
 
 /* {recipients: me}, of the topics that are wanted. */
 static int append_directs(struct looking *l, bson_t *any, int *n, msg_err *err) {
   const msg_unseen *q = l->q;
   msg_mongo_texts topics = {0};
   bson_t one;
-  char key[16];
   bool all = !q->pattern && q->paused_count == 0;
   int rc =
       all ? MSG_OK
           : msg_mongo_topics_of(l->s, l->u, q->pattern, q->paused, q->paused_count, &topics, err);
   if (rc == MSG_OK && (all || topics.n)) {
-    snprintf(key, sizeof key, "%d", (*n)++);
-    BSON_APPEND_DOCUMENT_BEGIN(any, key, &one);
+    begin_branch(l, any, n, &one);
     BSON_APPEND_UTF8(&one, "recipients", l->actor->node);
     if (!all)
-      msg_mongo_append_topics(&one, topics.at, topics.n);
+      append_topics(l, &one, &topics);
     bson_append_document_end(any, &one);
   }
   msg_mongo_texts_clear(&topics);
   return rc;
 }
 
+static void append_to_all(const struct looking *l, bson_t *one) {
+  BSON_APPEND_NULL(one, "recipients");
+  BCON_APPEND(one, "sender", "{", "$ne", BCON_UTF8(l->actor->node), "}");
+}
+
 /* Broadcasts of one pattern that came after the node began to listen. */
 static void append_broadcasts(const struct looking *l, const msg_mongo_listen *listen,
                               const msg_mongo_texts *topics, bson_t *any, int *n) {
   bson_t one;
-  char key[16];
-  snprintf(key, sizeof key, "%d", (*n)++);
-  BSON_APPEND_DOCUMENT_BEGIN(any, key, &one);
-  msg_mongo_append_topics(&one, topics->at, topics->n);
-  BSON_APPEND_NULL(&one, "recipients");
-  BCON_APPEND(&one, "sender", "{", "$ne", BCON_UTF8(l->actor->node), "}");
+  begin_branch(l, any, n, &one);
+  append_topics(l, &one, topics);
+  append_to_all(l, &one);
   if (listen->since_ms > INT64_MIN)
     BCON_APPEND(&one, "timestamp", "{", "$gt", BCON_INT64(listen->since_ms), "}");
-  if (listen->before_count)
-    msg_mongo_append_ids(&one, "_id", "$nin", listen->before, listen->before_count);
   bson_append_document_end(any, &one);
 }
 
@@ -78,15 +103,16 @@ static bool is_wanted(const struct looking *l, const msg_mongo_listen *listen) {
 
 /* What an answer may be: addressed to me, or to everybody. */
 static void append_answers(const struct looking *l, bson_t *any, int *n) {
-  char key[16];
-  snprintf(key, sizeof key, "%d", (*n)++);
-  BCON_APPEND(any, key, "{", "recipients", BCON_UTF8(l->actor->node), "}");
-  snprintf(key, sizeof key, "%d", (*n)++);
-  BCON_APPEND(any, key, "{", "recipients", BCON_NULL, "sender", "{", "$ne",
-              BCON_UTF8(l->actor->node), "}", "}");
+  bson_t one;
+  begin_branch(l, any, n, &one);
+  BSON_APPEND_UTF8(&one, "recipients", l->actor->node);
+  bson_append_document_end(any, &one);
+  begin_branch(l, any, n, &one);
+  append_to_all(l, &one);
+  bson_append_document_end(any, &one);
 }
 
-static int append_sources(struct looking *l, bson_t *filter, int *n, msg_err *err) {
+static int append_filter(struct looking *l, bson_t *filter, int *n, msg_err *err) {
   bson_t any;
   int rc = MSG_OK;
   BSON_APPEND_ARRAY_BEGIN(filter, "$or", &any);
@@ -100,19 +126,6 @@ static int append_sources(struct looking *l, bson_t *filter, int *n, msg_err *er
   }
   bson_append_array_end(filter, &any);
   return rc;
-}
-
-static int append_filter(struct looking *l, bson_t *filter, int *sources, msg_err *err) {
-  const msg_unseen *q = l->q;
-  BCON_APPEND(filter, "exclusive", "{", "$in", "[", BCON_BOOL(false), BCON_NULL, "]", "}",
-              "processed_by", "{", "$ne", BCON_UTF8(l->actor->node), "}", "_id", "{", "$type",
-              BCON_UTF8("objectId"), "}");
-  msg_mongo_append_alive(filter, l->now_ms);
-  if (q->answers_to)
-    msg_mongo_append_oid(filter, "in_answer_to", q->answers_to);
-  else if (q->reserved_count)
-    msg_mongo_append_ids(filter, "in_answer_to", "$nin", q->reserved, q->reserved_count);
-  return append_sources(l, filter, sources, err);
 }
 
 /* ---- rows ---- */
@@ -168,17 +181,27 @@ static int hand_over(struct looking *l, msg_list *out, msg_err *err) {
   return MSG_OK;
 }
 
-static int unseen(struct looking *l, msg_list *out, msg_err *err) {
-  int64_t max_attempts = l->actor->settings->max_attempts;
+/* Nothing came: is something due, or did an old node write? */
+static int look_closer(struct looking *l, bool *more, msg_err *err) {
   int moved = 0;
-  int rc = msg_mongo_sweep(l->s, l->u, max_attempts, false, NULL, err);
+  bool unnamed = msg_mongo_is_unnamed(l->s);
+  int rc = msg_mongo_sweep(l->s, l->u, l->actor->settings->max_attempts, true, &moved, err);
+  if (rc == MSG_OK && !unnamed)
+    rc = msg_mongo_look_unnamed(l->s, l->u, err);
+  *more = rc == MSG_OK && (moved > 0 || (!unnamed && msg_mongo_is_unnamed(l->s)));
+  return rc;
+}
+
+static int unseen(struct looking *l, msg_list *out, msg_err *err) {
+  bool more = false;
+  int rc = msg_mongo_sweep(l->s, l->u, l->actor->settings->max_attempts, false, NULL, err);
   if (rc == MSG_OK && !l->q->answers_to)
     rc = msg_mongo_listens(l->s, l->u, l->actor->node, &l->listens, &l->listen_count, err);
   if (rc == MSG_OK)
     rc = look(l, err);
   if (rc == MSG_OK && l->got.n == 0)
-    rc = msg_mongo_sweep(l->s, l->u, max_attempts, true, &moved, err);
-  if (rc == MSG_OK && moved)
+    rc = look_closer(l, &more, err);
+  if (rc == MSG_OK && more)
     rc = look(l, err);
   return rc == MSG_OK ? hand_over(l, out, err) : rc;
 }
