@@ -71,6 +71,16 @@ static void append_to_all(const struct looking *l, bson_t *one) {
   BCON_APPEND(one, "sender", "{", "$ne", BCON_UTF8(l->actor->node), "}");
 }
 
+/* $nor: [{_id: {$in: ids}}] */
+static void append_none_of(bson_t *one, const msg_oid *ids, size_t n) {
+  bson_t none, in;
+  BSON_APPEND_ARRAY_BEGIN(one, "$nor", &none);
+  BSON_APPEND_DOCUMENT_BEGIN(&none, "0", &in);
+  msg_mongo_append_ids(&in, "_id", "$in", ids, n);
+  bson_append_document_end(&none, &in);
+  bson_append_array_end(one, &none);
+}
+
 /* Broadcasts of one pattern that came after the node began to listen. */
 static void append_broadcasts(const struct looking *l, const msg_mongo_listen *listen,
                               const msg_mongo_texts *topics, bson_t *any, int *n) {
@@ -80,6 +90,8 @@ static void append_broadcasts(const struct looking *l, const msg_mongo_listen *l
   append_to_all(l, &one);
   if (listen->since_ms > INT64_MIN)
     BCON_APPEND(&one, "timestamp", "{", "$gt", BCON_INT64(listen->since_ms), "}");
+  if (listen->before_count)
+    append_none_of(&one, listen->before, listen->before_count);
   bson_append_document_end(any, &one);
 }
 
