@@ -68,9 +68,22 @@ static msg_shown hosts_in(const char *text) {
   return msg_show(is_hosts(hosts) ? hosts : "?");
 }
 
+/* libmongoc takes what follows an '@' of the password for a host, and names it. */
+static bool names_hosts(const mongoc_uri_t *uri) {
+  const mongoc_host_list_t *h = mongoc_uri_get_hosts(uri);
+  while (h && !strchr(h->host, '@'))
+    h = h->next;
+  return h == NULL;
+}
+
 static int parse(const char *text, mongoc_uri_t **out, msg_err *err) {
   bson_error_t error = {0};
   mongoc_uri_t *uri = mongoc_uri_new_with_error(text, &error);
+  if (uri && !names_hosts(uri)) {
+    mongoc_uri_destroy(uri);
+    uri = NULL;
+    snprintf(error.message, sizeof error.message, "an '@' too many");
+  }
   if (!uri)
     return msg_err_set(err, MSG_INVALID,
                        "target 'mongodb' at '%s': %s: give mongodb://[user:password@]host[:port],"
