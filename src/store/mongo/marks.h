@@ -22,7 +22,22 @@ bool msg_mongo_marks_have(msg_mongo_session *s, const char *node, const msg_oid 
  *  of them. Errors: MSG_NOMEM. */
 int msg_mongo_marks_copy(msg_mongo_session *s, const char *node, msg_mongo_ids *out);
 
+/* A mark whose outcome is not known: it is taken back, by its token. */
+typedef struct msg_mongo_unmark {
+  struct msg_mongo_unmark *next;
+  char *node;
+  msg_mongo_ids ids;
+  char token[MSG_OID_HEX + 1];
+  int64_t at_ms; /* not before, monotonic */
+  bool again;    /* it was done once: a last look, for the write that was under way */
+} msg_mongo_unmark;
+
 /* ---- marker.c ---- */
+
+/** Their mark may have been written, and its caller knows nothing: it is taken back once the server
+ *  is there, and until then they stay taken. Owns: ids, which is emptied. False: no memory. */
+bool msg_mongo_marks_regret(msg_mongo_session *s, const char *node, msg_mongo_ids *ids,
+                            const char *token);
 
 /** The marks of these, which were taken, are to be written soon. False: no thread can be had, the
  *  caller has to write them. */
@@ -33,6 +48,10 @@ void msg_mongo_marks_wait(msg_mongo_session *s, int64_t timeout_ms);
 void msg_mongo_marks_stop(msg_mongo_store *store);
 
 /* ---- seen.c ---- */
+
+/** Take `node` out of processed_by of those that bear the token in sq.by. */
+int msg_mongo_unmark_seen(msg_mongo_use *u, const char *collection, const msg_mongo_unmark *x,
+                          msg_err *err);
 
 /** Append `node` to processed_by of these messages where it is not there yet. */
 int msg_mongo_mark_seen(msg_mongo_use *u, const char *collection, const char *node,

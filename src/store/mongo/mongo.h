@@ -40,6 +40,7 @@ typedef struct msg_mongo_queue {
   struct msg_mongo_waiting *first, *last; /* combine.h: single sends to go out */
   int inserting;                          /* batches of them under way */
   msg_cond *inserted;                     /* immutable; with the store's mtx */
+  struct msg_mongo_unmark *unmarks;       /* marks.h */
   struct msg_mongo_mark *marks;           /* marks.h */
   size_t mark_count, mark_cap;
 } msg_mongo_queue;
@@ -99,9 +100,6 @@ int msg_mongo_take_cursor(msg_mongo_store *store, const char *what, msg_mongo_us
 void msg_mongo_give(msg_mongo_use *u);
 /** A collection of the store's database by name: mongoc_collection_destroy before the give. */
 mongoc_collection_t *msg_mongo_collection(msg_mongo_use *u, const char *name);
-
-/** open.c: destroy both, side by side: each waits up to half a second for its monitors. */
-void msg_mongo_pools_destroy(msg_mongo_store *store);
 
 /* ---- fail.c: errors ---- */
 

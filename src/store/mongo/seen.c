@@ -141,13 +141,25 @@ int msg_mongo_mark_seen(msg_mongo_use *u, const char *collection, const char *no
   return rc;
 }
 
+int msg_mongo_unmark_seen(msg_mongo_use *u, const char *collection, const msg_mongo_unmark *x,
+                          msg_err *err) {
+  bson_t filter = BSON_INITIALIZER;
+  msg_mongo_append_ids(&filter, "_id", "$in", x->ids.at, x->ids.n);
+  BSON_APPEND_UTF8(&filter, "sq.by", x->token);
+  bson_t *change =
+      BCON_NEW("$pull", "{", "processed_by", BCON_UTF8(x->node), "sq.by", BCON_UTF8(x->token), "}");
+  int rc = msg_mongo_update(u, collection, "await", &filter, change, NULL, err);
+  bson_destroy(change);
+  bson_destroy(&filter);
+  return rc;
+}
+
 static int mark(struct marking *w, msg_err *err) {
   bson_t filter = BSON_INITIALIZER, set = BSON_INITIALIZER;
   msg_mongo_result result = {0};
   append_unmarked(&filter, w->actor->node, &w->ids);
   append_marked(&set, "processed_by", w->actor->node);
-  if (w->shared)
-    append_token(&set, w->token);
+  append_token(&set, w->token);
   bson_t *change = BCON_NEW("0", "{", "$set", BCON_DOCUMENT(&set), "}");
   if (w->deletes)
     append_deletion(change);
@@ -191,6 +203,14 @@ static bool leave(struct marking *w) {
   return true;
 }
 
+/* They are handed out later. */
+static void regret(struct marking *w) {
+  for (size_t i = 0; i < w->list->n; i++)
+    w->left[i] = w->mine[i] && msg_mongo_ids_have(&w->ids, &w->list->at[i].id);
+  if (!msg_mongo_marks_regret(w->s, w->actor->node, &w->ids, w->token))
+    memset(w->left, 0, w->list->n * sizeof *w->left);
+}
+
 static int run(struct marking *w, msg_err *err) {
   int rc = take(w, err);
   if (rc == MSG_OK)
@@ -200,8 +220,8 @@ static int run(struct marking *w, msg_err *err) {
     look_at(w, &w->list->at[i]);
   if (rc == MSG_OK && w->ids.n && leave(w))
     return MSG_OK;
-  if (rc == MSG_OK && w->ids.n)
-    rc = mark(w, err);
+  if (rc == MSG_OK && w->ids.n && (rc = mark(w, err)) != MSG_OK)
+    regret(w);
   if (rc == MSG_OK && w->ids.n && w->deletes_now)
     rc = remove_now(w, err);
   return rc;
