@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "store/mongo/closing.h"
 #include "store/mongo/due.h"
 #include "store/mongo/job.h"
 #include "store/mongo/marks.h"
@@ -26,8 +27,10 @@ static void store_close(msg_store *base) {
     msg_mongo_marks_stop(store);
   if (ours && store->tend && !msg_mongo_jobs_reap(store))
     return; /* a commit that hangs still uses it: it stays, as its thread does */
-  if (ours)
-    msg_mongo_pools_destroy(store);
+  if (ours) {
+    msg_mongo_closing(store->cursors);
+    msg_mongo_closing(store->operations);
+  }
   while (store->queues) {
     msg_mongo_queue *q = store->queues;
     store->queues = q->next;

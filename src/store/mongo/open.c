@@ -5,6 +5,7 @@
 
 #include "base/mem.h"
 #include "base/str.h"
+#include "store/mongo/closing.h"
 #include "store/mongo/mongo.h"
 #include "store/mongo/server.h"
 #include "store/mongo/tend.h"
@@ -25,6 +26,7 @@ static void quiet(mongoc_log_level_t level, const char *domain, const char *text
 static void start(void) {
   mongoc_log_set_handler(quiet, NULL);
   mongoc_init();
+  msg_mongo_closing_start();
 }
 
 /* --- the connection string ----------------------------------------------------------------- */
@@ -183,21 +185,6 @@ static int connect_pools(msg_mongo_store *s, mongoc_uri_t *uri, msg_err *err) {
   if (err && mongoc_uri_get_srv_hostname(uri))
     msg_err_set(err, rc, "%.400s: or give the seed list, mongodb://host,host/database", err->text);
   return rc;
-}
-
-static void destroy_pool(void *pool) {
-  mongoc_client_pool_destroy(pool);
-}
-
-void msg_mongo_pools_destroy(msg_mongo_store *store) {
-  msg_thread *beside = NULL;
-  if (store->cursors &&
-      msg_thread_start(&beside, "msg-close", destroy_pool, store->cursors, NULL) != MSG_OK)
-    destroy_pool(store->cursors);
-  if (store->operations)
-    destroy_pool(store->operations);
-  msg_thread_join(beside);
-  store->cursors = store->operations = NULL;
 }
 
 static int build(msg_mongo_store *s, mongoc_uri_t *uri, msg_err *err) {
