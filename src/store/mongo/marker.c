@@ -104,7 +104,7 @@ static void drop_marks_locked(msg_mongo_queue *q, const msg_mongo_unmark *x) {
   q->mark_count = n;
 }
 
-/* Once done they can be handed out; once more later, for a write that was under way all the time. */
+/* Once done they can be handed out. Later once more, for a write that was under way meanwhile. */
 static void end_unmark_locked(msg_mongo_queue *q, msg_mongo_unmark *x, bool done) {
   if (done && !x->again)
     drop_marks_locked(q, x);

@@ -171,7 +171,8 @@ msg_mongo_queue *msg_mongo_queue_of(msg_mongo_store *store, const char *name);
 int msg_mongo_indexes(msg_mongo_session *s, msg_mongo_use *u, msg_err *err);
 /** Are they known to be there? */
 bool msg_mongo_is_indexed(msg_mongo_session *s);
-/** After the error of a query that named one: were they dropped? Then they are forgotten: once more. */
+/** After the error of a query that named one: were they dropped? Then they are forgotten: try
+ *  again. */
 bool msg_mongo_lost_indexes(msg_mongo_session *s, const msg_err *err);
 
 /* ---- sweep.c ---- */

@@ -1,10 +1,11 @@
 /* seen.c - marking what a node was handed: its name goes into processed_by.
  *
  * Where it can be, that is done after the hand-out, by the marker thread: an answer shall not wait
- * for the write. Threads of one process settle among themselves who has a message (marks.h). Another process with
- * the same node is possible where its id was given: then each call leaves a token in sq.by, the
- * latest few of which stay, and where the server marked fewer than were asked for the tokens tell
- * whose they are. */
+ * for the write. Threads of one process settle among themselves who has a message (marks.h).
+ * Another process with the same node is possible where its id was given: then each call leaves a
+ * token in sq.by, the latest few of which stay, and where the server marked fewer than were asked
+ * for the tokens tell whose they are. By its token a mark is taken back, too, when its outcome is
+ * unknown. */
 #include <string.h>
 
 #include "base/mem.h"
