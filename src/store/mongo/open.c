@@ -10,6 +10,8 @@
 #include "store/mongo/server.h"
 #include "store/mongo/tend.h"
 
+/* A server that refused once is asked again by then: libmongoc's 10 s would be a long pause. */
+#define HEARTBEAT_MS 1000
 /* How long a server may be silent when nothing keeps it. */
 #define ANSWER_MS 4000
 
@@ -155,6 +157,7 @@ static bool set_defaults(mongoc_uri_t *uri) {
          mongoc_uri_set_option_as_int32(uri, MONGOC_URI_SOCKETTIMEOUTMS, MSG_MONGO_SOCKET_MS) &&
          mongoc_uri_set_option_as_int32(uri, MONGOC_URI_CONNECTTIMEOUTMS, MSG_MONGO_SELECT_MS) &&
          mongoc_uri_set_option_as_int32(uri, MONGOC_URI_WAITQUEUETIMEOUTMS, MSG_MONGO_POOL_MS) &&
+         mongoc_uri_set_option_as_int32(uri, MONGOC_URI_HEARTBEATFREQUENCYMS, HEARTBEAT_MS) &&
          mongoc_uri_set_option_as_bool(uri, MONGOC_URI_RETRYWRITES, true) &&
          mongoc_uri_set_option_as_bool(uri, MONGOC_URI_RETRYREADS, true);
 }
