@@ -66,18 +66,17 @@ static int append_directs(struct looking *l, bson_t *any, int *n, msg_err *err) 
   return rc;
 }
 
-static void append_to_all(const struct looking *l, bson_t *one) {
-  BSON_APPEND_NULL(one, "recipients");
-  BCON_APPEND(one, "sender", "{", "$ne", BCON_UTF8(l->actor->node), "}");
-}
-
-/* $nor: [{_id: {$in: ids}}] */
-static void append_none_of(bson_t *one, const msg_oid *ids, size_t n) {
+/* Of everybody else's, less what was there before: $nor, as no index shall be tempted. */
+static void append_to_all(const struct looking *l, bson_t *one, const msg_oid *before, size_t n) {
   bson_t none, in;
+  BSON_APPEND_NULL(one, "recipients");
   BSON_APPEND_ARRAY_BEGIN(one, "$nor", &none);
-  BSON_APPEND_DOCUMENT_BEGIN(&none, "0", &in);
-  msg_mongo_append_ids(&in, "_id", "$in", ids, n);
-  bson_append_document_end(&none, &in);
+  BCON_APPEND(&none, "0", "{", "sender", BCON_UTF8(l->actor->node), "}");
+  if (n) {
+    BSON_APPEND_DOCUMENT_BEGIN(&none, "1", &in);
+    msg_mongo_append_ids(&in, "_id", "$in", before, n);
+    bson_append_document_end(&none, &in);
+  }
   bson_append_array_end(one, &none);
 }
 
@@ -87,11 +86,9 @@ static void append_broadcasts(const struct looking *l, const msg_mongo_listen *l
   bson_t one;
   begin_branch(l, any, n, &one);
   append_topics(l, &one, topics);
-  append_to_all(l, &one);
+  append_to_all(l, &one, listen->before, listen->before_count);
   if (listen->since_ms > INT64_MIN)
     BCON_APPEND(&one, "timestamp", "{", "$gt", BCON_INT64(listen->since_ms), "}");
-  if (listen->before_count)
-    append_none_of(&one, listen->before, listen->before_count);
   bson_append_document_end(any, &one);
 }
 
@@ -113,29 +110,26 @@ static bool is_wanted(const struct looking *l, const msg_mongo_listen *listen) {
   return !l->q->pattern || strcmp(msg_pattern_text(l->q->pattern), listen->pattern) == 0;
 }
 
-/* What an answer may be: addressed to me, or to everybody. */
-static void append_answers(const struct looking *l, bson_t *any, int *n) {
-  bson_t one;
-  begin_branch(l, any, n, &one);
-  BSON_APPEND_UTF8(&one, "recipients", l->actor->node);
-  bson_append_document_end(any, &one);
-  begin_branch(l, any, n, &one);
-  append_to_all(l, &one);
-  bson_append_document_end(any, &one);
+/* An answer is addressed to me, or to everybody: by sq_answer. */
+static void append_answers(const struct looking *l, bson_t *filter) {
+  append_common(l, filter);
+  BCON_APPEND(filter, "$or", "[", "{", "recipients", BCON_UTF8(l->actor->node), "}", "{",
+              "recipients", BCON_NULL, "$nor", "[", "{", "sender", BCON_UTF8(l->actor->node), "}",
+              "]", "}", "]");
 }
 
 static int append_filter(struct looking *l, bson_t *filter, int *n, msg_err *err) {
   bson_t any;
-  int rc = MSG_OK;
-  BSON_APPEND_ARRAY_BEGIN(filter, "$or", &any);
   if (l->q->answers_to) {
-    append_answers(l, &any, n);
-  } else {
-    rc = append_directs(l, &any, n, err);
-    for (size_t i = 0; rc == MSG_OK && i < l->listen_count; i++)
-      if (is_wanted(l, &l->listens[i]))
-        rc = append_listen(l, &l->listens[i], &any, n, err);
+    append_answers(l, filter);
+    *n = 1;
+    return MSG_OK;
   }
+  BSON_APPEND_ARRAY_BEGIN(filter, "$or", &any);
+  int rc = append_directs(l, &any, n, err);
+  for (size_t i = 0; rc == MSG_OK && i < l->listen_count; i++)
+    if (is_wanted(l, &l->listens[i]))
+      rc = append_listen(l, &l->listens[i], &any, n, err);
   bson_append_array_end(filter, &any);
   return rc;
 }
@@ -206,8 +200,12 @@ static int look_closer(struct looking *l, bool *more, msg_err *err) {
 
 static int unseen(struct looking *l, msg_list *out, msg_err *err) {
   bool more = false;
+  if (l->q->answers_to) { /* never delayed, nor of nodes without topics */
+    int found = look(l, err);
+    return found == MSG_OK ? hand_over(l, out, err) : found;
+  }
   int rc = msg_mongo_sweep(l->s, l->u, l->actor->settings->max_attempts, false, NULL, err);
-  if (rc == MSG_OK && !l->q->answers_to)
+  if (rc == MSG_OK)
     rc = msg_mongo_listens(l->s, l->u, l->actor->node, &l->listens, &l->listen_count, err);
   if (rc == MSG_OK)
     rc = look(l, err);
