@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "model/options.h"
 #include "store/mongo/marks.h"
 #include "store/mongo/query.h"
 
@@ -19,24 +20,60 @@ struct looking {
 
 /* ---- the filter: an $or at its root, each of its branches served by an index of its own ---- */
 
-/* What all branches have. No index shall be tempted by _id. */
-static void append_common(const struct looking *l, bson_t *one) {
+/* Conditions that hold for nearly every message, as expressions: no index shall be tempted by them.
+ * An ObjectId, alive, not taken by me; `others`: not mine, and not there before I listened. */
+static void append_expr(const struct looking *l, bson_t *one, const msg_mongo_listen *others) {
+  bson_t expr, and_, no, in, pair, ids;
+  const char *me = l->actor->node;
+  BSON_APPEND_DOCUMENT_BEGIN(one, "$expr", &expr);
+  BSON_APPEND_ARRAY_BEGIN(&expr, "$and", &and_);
+  BCON_APPEND(&and_, "0", "{", "$eq", "[", "{", "$type", BCON_UTF8("$_id"), "}",
+              BCON_UTF8("objectId"), "]", "}", "1", "{", "$gt", "[", "{", "$ifNull", "[",
+              BCON_UTF8("$delete_at"), BCON_DATE_TIME(MSG_TIME_MAX_MS), "]", "}",
+              BCON_DATE_TIME(l->now_ms), "]", "}", "2", "{", "$not", "[", "{", "$in", "[", "{",
+              "$literal", BCON_UTF8(me), "}", "{", "$cond", "[", "{", "$isArray",
+              BCON_UTF8("$processed_by"), "}", BCON_UTF8("$processed_by"), "[", "]", "]", "}", "]",
+              "}", "]", "}");
+  if (others)
+    BCON_APPEND(&and_, "3", "{", "$ne", "[", BCON_UTF8("$sender"), "{", "$literal", BCON_UTF8(me),
+                "}", "]", "}");
+  if (others && others->before_count) {
+    BSON_APPEND_DOCUMENT_BEGIN(&and_, "4", &no);
+    BSON_APPEND_DOCUMENT_BEGIN(&no, "$not", &in);
+    BSON_APPEND_ARRAY_BEGIN(&in, "$in", &pair);
+    BSON_APPEND_UTF8(&pair, "0", "$_id");
+    BSON_APPEND_ARRAY_BEGIN(&pair, "1", &ids);
+    for (size_t i = 0; i < others->before_count; i++) {
+      char buffer[16];
+      const char *key;
+      bson_uint32_to_string((uint32_t)i, &key, buffer, sizeof buffer);
+      msg_mongo_append_oid(&ids, key, &others->before[i]);
+    }
+    bson_append_array_end(&pair, &ids);
+    bson_append_array_end(&in, &pair);
+    bson_append_document_end(&no, &in);
+    bson_append_document_end(&and_, &no);
+  }
+  bson_append_array_end(&expr, &and_);
+  bson_append_document_end(one, &expr);
+}
+
+static void append_common(const struct looking *l, bson_t *one, const msg_mongo_listen *others) {
   const msg_unseen *q = l->q;
-  BCON_APPEND(one, "exclusive", "{", "$in", "[", BCON_BOOL(false), BCON_NULL, "]", "}",
-              "processed_by", "{", "$ne", BCON_UTF8(l->actor->node), "}", "$expr", "{", "$eq", "[",
-              "{", "$type", BCON_UTF8("$_id"), "}", BCON_UTF8("objectId"), "]", "}");
-  msg_mongo_append_alive(one, l->now_ms);
+  BCON_APPEND(one, "exclusive", "{", "$in", "[", BCON_BOOL(false), BCON_NULL, "]", "}");
+  append_expr(l, one, others);
   if (q->answers_to)
     msg_mongo_append_oid(one, "in_answer_to", q->answers_to);
   else if (q->reserved_count)
     msg_mongo_append_ids(one, "in_answer_to", "$nin", q->reserved, q->reserved_count);
 }
 
-static void begin_branch(const struct looking *l, bson_t *any, int *n, bson_t *one) {
+static void begin_branch(const struct looking *l, bson_t *any, int *n, bson_t *one,
+                         const msg_mongo_listen *others) {
   char key[16];
   snprintf(key, sizeof key, "%d", (*n)++);
   bson_append_document_begin(any, key, -1, one);
-  append_common(l, one);
+  append_common(l, one, others);
 }
 
 static void append_topics(const struct looking *l, bson_t *one, const msg_mongo_texts *topics) {
@@ -56,7 +93,7 @@ static int append_directs(struct looking *l, bson_t *any, int *n, msg_err *err) 
       all ? MSG_OK
           : msg_mongo_topics_of(l->s, l->u, q->pattern, q->paused, q->paused_count, &topics, err);
   if (rc == MSG_OK && (all || topics.n)) {
-    begin_branch(l, any, n, &one);
+    begin_branch(l, any, n, &one, NULL);
     BSON_APPEND_UTF8(&one, "recipients", l->actor->node);
     if (!all)
       append_topics(l, &one, &topics);
@@ -66,27 +103,13 @@ static int append_directs(struct looking *l, bson_t *any, int *n, msg_err *err) 
   return rc;
 }
 
-/* Of everybody else's, less what was there before: $nor, as no index shall be tempted. */
-static void append_to_all(const struct looking *l, bson_t *one, const msg_oid *before, size_t n) {
-  bson_t none, in;
-  BSON_APPEND_NULL(one, "recipients");
-  BSON_APPEND_ARRAY_BEGIN(one, "$nor", &none);
-  BCON_APPEND(&none, "0", "{", "sender", BCON_UTF8(l->actor->node), "}");
-  if (n) {
-    BSON_APPEND_DOCUMENT_BEGIN(&none, "1", &in);
-    msg_mongo_append_ids(&in, "_id", "$in", before, n);
-    bson_append_document_end(&none, &in);
-  }
-  bson_append_array_end(one, &none);
-}
-
 /* Broadcasts of one pattern that came after the node began to listen. */
 static void append_broadcasts(const struct looking *l, const msg_mongo_listen *listen,
                               const msg_mongo_texts *topics, bson_t *any, int *n) {
   bson_t one;
-  begin_branch(l, any, n, &one);
+  begin_branch(l, any, n, &one, listen);
   append_topics(l, &one, topics);
-  append_to_all(l, &one, listen->before, listen->before_count);
+  BSON_APPEND_NULL(&one, "recipients");
   if (listen->since_ms > INT64_MIN)
     BCON_APPEND(&one, "timestamp", "{", "$gt", BCON_INT64(listen->since_ms), "}");
   bson_append_document_end(any, &one);
@@ -112,7 +135,7 @@ static bool is_wanted(const struct looking *l, const msg_mongo_listen *listen) {
 
 /* An answer is addressed to me, or to everybody: by sq_answer. */
 static void append_answers(const struct looking *l, bson_t *filter) {
-  append_common(l, filter);
+  append_common(l, filter, NULL);
   BCON_APPEND(filter, "$or", "[", "{", "recipients", BCON_UTF8(l->actor->node), "}", "{",
               "recipients", BCON_NULL, "$nor", "[", "{", "sender", BCON_UTF8(l->actor->node), "}",
               "]", "}", "]");
