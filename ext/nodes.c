@@ -50,14 +50,15 @@ static int find_adapter(const char *target, const msg_adapter **out, msg_err *er
       return MSG_OK;
     }
   }
-  if (strncmp(target, "mongodb://", 10) == 0 || strncmp(target, "mongodb+srv://", 14) == 0)
+  if (strncmp(target, "mongodb:", 8) == 0 || strncmp(target, "mongodb+srv:", 12) == 0)
     return msg_err_set(err, MSG_UNSUPPORTED,
                        "target 'mongodb': this build has the local store alone: use 'local'");
   char scheme[32];
   snprintf(scheme, sizeof scheme, "%.*s", (int)(n < sizeof scheme ? n : sizeof scheme - 1), target);
-  return msg_err_set(err, MSG_INVALID,
-                     "unknown target '%s': give 'local', 'local:SCHEMA' or 'env:NAME'",
-                     msg_show(scheme).s);
+  return msg_err_set(
+      err, MSG_INVALID,
+      "unknown target '%s': give 'local', 'local:SCHEMA', 'mongodb://...' or 'env:NAME'",
+      msg_show(scheme).s);
 }
 
 static bool same_queue(const msg_opened *a, const msg_opened *b) {

@@ -305,7 +305,13 @@ static int receive_next(sqlite3_vtab_cursor *cursor) {
     return SQLITE_OK;
   int rc = t->form->more(t, r, &err);
   r->left = rc == MSG_OK ? r->left - 1 : 0;
-  return rc == MSG_OK || rc == MSG_TIMEOUT ? SQLITE_OK : fail(cursor->pVtab, rc, &err);
+  if (rc == MSG_OK || rc == MSG_TIMEOUT)
+    return SQLITE_OK;
+  /* What was handed out is marked, and must reach the caller: many throw rows away when the statement
+   * fails. A store out of reach is told by the next statement. */
+  if (rc == MSG_UNAVAILABLE)
+    return SQLITE_OK;
+  return fail(cursor->pVtab, rc, &err);
 }
 
 static int receive_eof(sqlite3_vtab_cursor *cursor) {

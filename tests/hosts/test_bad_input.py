@@ -133,6 +133,19 @@ class BadInput(support.Case):
         self.assertTrue(cases, "no cases")
         return self.check(name, cases)
 
+    def test_a_refused_connection_string_shows_no_password(self):
+        """With MongoDB and without it."""
+        db = self.db("a")
+        for target in ("mongodb://user:s3cret@host", "mongodb://user:s3cret@host/",
+                       "mongodb://user:s3/cret@host/db", "mongodb://user:s3cret/db",
+                       "mongodb://user:s3c@ret@host/db", "mongodb+srv://user:s3cret@host/db",
+                       "mongodb://user:s3cret@host:port/db", "mongodb://user:s3%zzcret@host/db",
+                       "mongodb://user:s3cret@/db", "mongodb:user:s3cret@host/db"):
+            with self.subTest(target=target):
+                error = self.error_of(db, "SELECT msg_open('%s')" % target)
+                self.assertRegex(error, "^msg: (INVALID|UNSUPPORTED): target 'mongodb'")
+                self.assertNotRegex(error, "s3|cret")
+
     def test_plain(self):
         self.fixture("plain")
 

@@ -49,6 +49,8 @@ class Part:
         self.stopping.set()
         self.thread.join(self.patience_s + 10)
         self.worker.kill()
+        self.worker.process.stdin.close()
+        self.worker.process.stdout.close()
 
     def kill(self):
         """SIGKILL mid-work; nothing more of it is counted."""
@@ -80,28 +82,36 @@ class Consumer(Part):
     def __init__(self, *args):
         super().__init__(*args)
         self.claimed, self.acks, self.unsure = [], [], set()
+        self.history = []  # (when, value, what, detail), to be shown when something is wrong
 
     def step(self):
         rows = self.rows("SELECT id, token, value FROM msg_claim(?, 5, 10000, 300)", TOPIC)
         came = time.monotonic()
         self.claimed += [(value, came) for _, _, value in rows]
+        self.history += [(came, value, "claimed", token) for _, token, value in rows]
         for id, token, value in rows:
             began = time.monotonic()
             self.unsure.add(value)
-            if self.rows("SELECT msg_ack(?, ?)", id, token)[0][0]:
+            done = self.rows("SELECT msg_ack(?, ?)", id, token)[0][0]
+            self.history.append((began, value, "ack %s" % done, time.monotonic() - began))
+            if done:
                 self.acks.append((value, began))
                 self.done_at.append(time.monotonic())
             self.unsure.discard(value)
 
 
 class Listener(Part):
+    """One message a call: of a statement that fails, Python would show none of the earlier rows."""
+
     def __init__(self, *args):
         super().__init__(*args)
         self.got = []
         self.rows("SELECT msg_listen(?)", CAST)
 
     def step(self):
-        self.got += [r[0] for r in self.rows("SELECT value FROM msg_await(?, 300, 100)", CAST)]
+        value = self.rows("SELECT msg_await(?, 300) ->> 'value'", CAST)[0][0]
+        if value is not None:
+            self.got.append(value)
 
 
 class Load:
@@ -161,13 +171,26 @@ class Load:
             sender.thread.join(sender.patience_s + 10)
         sent = {v for s in self.of(Sender) for v in s.sent}
         cast = {v for s in self.of(Sender) for v in s.cast}
-        support.until(lambda: self.check() and (
-            sent <= {v for c in self.of(Consumer) for v, _ in c.acks} | self.unsure() and
-            all(cast <= set(x.got) for x in self.of(Listener))) or self.late(), timeout_s=180)
+        try:
+            support.until(lambda: self.check() and not self.missing(sent, cast) or self.late(),
+                          timeout_s=180)
+        except TimeoutError:  # the account says what is lost
+            missing = self.missing(sent, cast)
+            print("  not drained: %d" % len(missing))
+            for document in self.case.documents(sorted(missing)[:5]):
+                print("  %s" % document)
+            self.show(set(sorted(missing)[:5]))
+
+    def missing(self, sent, cast):
+        """Sent, and neither done nor heard by all."""
+        acked = {v for c in self.of(Consumer) for v, _ in list(c.acks)}
+        return (sent - acked - self.unsure()) | {
+            v for x in self.of(Listener) for v in cast - set(list(x.got))}
 
     def unsure(self):
         """Whose ack had no answer, and which nobody was given again since: done in the store."""
-        return {v for c in self.of(Consumer) for v in c.unsure if self.state(v) in (None, "done")}
+        return {v for c in self.of(Consumer) for v in list(c.unsure)
+                if self.state(v) in (None, "processed")}
 
     def state(self, value):
         rows = self.case.node_rows(
@@ -206,6 +229,7 @@ class Load:
         unheard = sum(len(cast - set(x.got)) for x in self.of(Listener))
         doubled = sum(len(x.got) - len(set(x.got)) for x in self.of(Listener))
         gap, back, full = self.recovery()
+        self.show(lost | twice)
         print("%s:\n  acknowledged %d, lost %d, owned twice %d\n"
               "  broadcasts acknowledged %d, lost %d, doubled %d\n"
               "  errors %d, longest call %.1f s\n"
@@ -216,15 +240,25 @@ class Load:
         self.case.assertEqual((len(lost), len(twice), unheard), (0, 0, 0), (lost, twice))
         return doubled
 
+    def show(self, values):
+        """What happened to them, for who looks for the reason."""
+        events = [(t, v, c.node, what, detail) for c in self.of(Consumer)
+                  for t, v, what, detail in c.history if v in values]
+        for t, value, node, what, detail in sorted(events):
+            print("  %7.2f s %s %s %s %s" % (t - self.fault_at, value, node, what, detail))
+
     def owned_twice(self):
-        """Two acknowledged it; or one did after another had been given it."""
+        """Two acknowledged it; or one did although another had been given it in between."""
         owners = {}
         for consumer in self.of(Consumer):
             for value, began in consumer.acks:
                 owners.setdefault(value, []).append((consumer, began))
         twice = {v for v, who in owners.items() if len(who) > 1}
-        for consumer in self.of(Consumer):
-            for value, came in consumer.claimed:
-                twice |= {value for owner, began in owners.get(value, [])
-                          if owner is not consumer and began > came}
+        given = [(value, consumer, came) for consumer in self.of(Consumer)
+                 for value, came in consumer.claimed]
+        for value, other, came in given:
+            for owner, acked in owners.get(value, []):
+                mine = [t for v, c, t in given if v == value and c is owner and t <= acked]
+                if other is not owner and max(mine) < came < acked:
+                    twice.add(value)
         return twice

@@ -35,6 +35,10 @@ class Case(support.Case):
     def drop_database(self):
         """The cluster goes as a whole."""
 
+    def documents(self, values):
+        with self.cluster.primary().admin() as admin:
+            return admin.find(support.database_of(self.path), "msg", {"value": {"$in": values}})
+
     def node_rows(self, sql, *args):
         self.look = self.look or self.db("observer")
         return self.look.rows(sql, *args)
@@ -187,7 +191,8 @@ class Opening(support.Case):
         self.refused("mongodb://user:s3cret@no-such-host.invalid/d", "no-such-host.invalid")
 
     def test_srv_failure(self):
-        self.refused("mongodb+srv://user:s3cret@no-such-host.invalid/d", "no-such-host.invalid")
+        self.refused("mongodb+srv://user:s3cret@cluster.no-such-host.invalid/d",
+                     "cluster.no-such-host.invalid")
 
     def test_nobody_listens(self):
         port = mongod.free_ports(1)[0]

@@ -41,7 +41,7 @@ class Reading(Case):
         self.assertIsNone(row["recipients"])
         self.assertIsNone(row["in_answer_to"])
         self.assertEqual(json.loads(row["additional"]), ["add1", "add2"])
-        self.assertEqual(json.loads(row["map_value"]), {"k1": 1, "k2": 2.5, "k4": 5, "k6": True,
+        self.assertEqual(json.loads(row["map"]), {"k1": 1, "k2": 2.5, "k4": 5, "k6": True,
                                                         "d.ot": "v", "list": [1, "a"]})
         self.assertEqual(row["state"], "ready")
 

@@ -90,12 +90,12 @@ static void in_order(void **state) {
 
 static void in_order_of_delivery_time(void **state) {
   contract *k = *state;
-  PUT(.topic = "t", .text = "1", .exclusive = true, .delay_ms = 300);
-  PUT(.topic = "t", .text = "2", .exclusive = true, .delay_ms = 200);
+  PUT(.topic = "t", .text = "1", .exclusive = true, .delay_ms = 15000);
+  PUT(.topic = "t", .text = "2", .exclusive = true, .delay_ms = 10000);
   PUT(.topic = "t", .text = "3", .exclusive = true);
   assert_string_equal(contract_claimed(k, "a", "t", 9), "3");
   assert_false(claimable(k, "a", "t"));
-  contract_pass(k, 400);
+  contract_pass(k, 20000);
   PUT(.topic = "t", .text = "4", .exclusive = true);
   assert_true(claimable(k, "a", "t"));
   assert_string_equal(contract_claimed(k, "a", "t", 9), "2 1 4");
@@ -119,10 +119,10 @@ static void a_lease_that_ends_returns_it(void **state) {
   contract *k = *state;
   msg_list list = MSG_LIST_INIT;
   msg_oid id = PUT(.topic = "t", .text = "1", .exclusive = true);
-  assert_string_equal(claimed_by(k, "a", "t", 9, 1000), "1");
-  contract_pass(k, 900);
-  assert_string_equal(claimed_by(k, "b", "t", 9, 1000), "");
-  contract_pass(k, 100);
+  assert_string_equal(claimed_by(k, "a", "t", 9, 10000), "1");
+  contract_pass(k, 9000);
+  assert_string_equal(claimed_by(k, "b", "t", 9, 10000), "");
+  contract_pass(k, 1000);
   assert_true(claimable(k, "b", "t"));
   contract_claim(k, k->s, "b", "t", 9, 1000, &list);
   assert_int_equal(list.n, 1);

@@ -179,9 +179,9 @@ static void late_listeners_start_now(void **state) {
 
 static void catch_up_only_on_what_lives(void **state) {
   contract *k = *state;
-  PUT(.topic = "t", .text = "1", .ttl_ms = 100);
-  PUT(.topic = "t", .text = "2", .ttl_ms = 1000);
-  contract_pass(k, 101);
+  PUT(.topic = "t", .text = "1", .ttl_ms = 10000);
+  PUT(.topic = "t", .text = "2", .ttl_ms = 100000);
+  contract_pass(k, 10001);
   OK(listen_rc(k, "a", "t", true));
   assert_string_equal(contract_await(k, "a", "t", 9), "2");
 }
@@ -222,12 +222,12 @@ static void not_before_their_time(void **state) {
 static void not_after_their_life(void **state) {
   contract *k = *state;
   OK(listen_rc(k, "a", "t", false));
-  PUT(.topic = "t", .text = "1", .ttl_ms = 100);
-  PUT(.topic = "t", .text = "2", .ttl_ms = 1000);
-  PUT(.topic = "t", .text = "3", .delay_ms = 100, .ttl_ms = 100);
-  contract_pass(k, 100);
+  PUT(.topic = "t", .text = "1", .ttl_ms = 10000);
+  PUT(.topic = "t", .text = "2", .ttl_ms = 100000);
+  PUT(.topic = "t", .text = "3", .delay_ms = 10000, .ttl_ms = 10000);
+  contract_pass(k, 10000);
   assert_string_equal(contract_await(k, "a", "t", 1), "2");
-  contract_pass(k, 100);
+  contract_pass(k, 10000);
   assert_string_equal(contract_await(k, "a", "t", 9), "");
 }
 
@@ -237,11 +237,11 @@ static void seen_loses_to_the_end_of_life(void **state) {
   msg_actor actor = contract_actor(k, "a");
   bool won[2] = {true, true};
   OK(listen_rc(k, "a", "t", false));
-  PUT(.topic = "t", .ttl_ms = 100);
-  PUT(.topic = "t", .to = "a", .ttl_ms = 100);
+  PUT(.topic = "t", .ttl_ms = 10000);
+  PUT(.topic = "t", .to = "a", .ttl_ms = 10000);
   contract_unseen(k, "a", NULL, 9, &list);
   assert_int_equal(list.n, 2);
-  contract_pass(k, 100);
+  contract_pass(k, 10000);
   OK(k->s->ops->seen(k->s, &actor, &list, won, &k->err));
   assert_false(won[0]);
   assert_false(won[1]);

@@ -15,6 +15,7 @@ from mongod_fetch import Unavailable, binary
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 START_S = 60
+os.environ["MONGOC_DISABLE_SHM"] = "1"  # libmongoc's counters outlive who is killed
 
 
 # ---- commands --------------------------------------------------------------------------------

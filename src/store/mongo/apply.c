@@ -104,6 +104,15 @@ static void look_after_groups(msg_mongo_session *s, msg_mongo_use *u, const msg_
   }
 }
 
+/* One message alone needs no transaction. */
+static int put_alone(msg_mongo_session *s, const msg_actor *actor, msg_unit *unit, msg_err *err) {
+  msg_message now = msg_mongo_stamped(unit->puts[0].message, msg_clock_now_ms());
+  msg_put one = {.message = &now};
+  int rc = msg_mongo_put(&s->base, actor, &one, 1, err);
+  unit->reached = rc == MSG_UNAVAILABLE;
+  return rc;
+}
+
 /* Through the pool of the cursors, whose answers come sooner or not at all. */
 static int apply_now(msg_session *base, const msg_actor *actor, msg_unit *unit, msg_err *err) {
   msg_mongo_session *s = (msg_mongo_session *)base;
@@ -112,6 +121,8 @@ static int apply_now(msg_session *base, const msg_actor *actor, msg_unit *unit, 
   msg_mongo_use u;
   msg_oid_hex(&nobody, a.nobody);
   unit->reached = false;
+  if (unit->settle_count == 0 && unit->put_count == 1 && msg_mongo_is_plain(unit->puts[0].message))
+    return put_alone(s, actor, unit, err);
   int rc = msg_mongo_take_cursor(s->store, "commit", &u, err);
   if (rc != MSG_OK)
     return rc;

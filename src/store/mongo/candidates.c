@@ -21,6 +21,7 @@ void msg_mongo_append_ready(bson_t *filter, const msg_mongo_claiming *c, char *c
   else
     msg_mongo_append_texts(filter, "topic", "$in", topics, n, false);
   BSON_APPEND_BOOL(filter, "exclusive", true);
+  BCON_APPEND(filter, "_id", "{", "$type", BCON_UTF8("objectId"), "}");
   msg_mongo_append_untaken(filter);
   msg_mongo_append_texts(filter, "recipients", "$in", me, 1, true);
   msg_mongo_append_alive(filter, c->now_ms);

@@ -7,8 +7,8 @@
 
 /** Claim it for `node`. `mortal`: some may have a delete_at, which the claim has to outlive. */
 bson_t *msg_mongo_change_claim(const char *node, const char *token, int64_t lease_ms, bool mortal);
-/** Done: stays, for a retry to see, until the sweep after its lease's end. Touches no index, but of a
- *  group's head. */
+/** Done: stays, for a retry to see, until the sweep after its lease's end. Touches no index, but
+ *  for a group's head. */
 bson_t *msg_mongo_change_ack(const char *mark);
 /** Ready again; delayed by delay_ms > 0; dead when attempts have reached max_attempts. A delayed
  *  broadcast goes out. */

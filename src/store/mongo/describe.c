@@ -144,6 +144,10 @@ static int tell_concern(const struct telling *t) {
   bson_destroy(&reply);
   if (!ok && !t->s->store->replicated)
     return tell(t, "default write concern", "w: 1 (standalone)", NULL);
+  if (!ok && error.code == 13) /* Unauthorized */
+    return tell(t, "default write concern", "unknown",
+                "this user may not see it: give it the role clusterMonitor, or look by "
+                "getDefaultRWConcern that w is 'majority'");
   if (!ok)
     return tell_failure(t, "default write concern", &error);
   return tell(t, "default write concern", text,

@@ -41,8 +41,8 @@ int msg_mongo_claim_due(msg_session *base, const msg_actor *actor, const msg_cla
                         msg_list *out, msg_err *err) {
   size_t before = out->n;
   int rc = msg_mongo_claim(base, actor, claim, out, err);
-  if (rc == MSG_OK && out->n > before)
-    note(base, in_ms(base, claim->lease_ms));
+  for (size_t i = before; rc == MSG_OK && i < out->n; i++)
+    note(base, out->at[i].until_ms);
   return rc;
 }
 

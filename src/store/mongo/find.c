@@ -140,14 +140,14 @@ static void append_filter(bson_t *filter, const struct msg_mongo_find *f) {
   append_states(filter, f);
 }
 
-static bson_t *find_opts(const msg_filter *f) {
+static bson_t *find_opts(const msg_mongo_store *store, const msg_filter *f) {
   bson_t *opts = bson_new();
   if (f->ordered)
     BCON_APPEND(opts, "sort", "{", "priority", BCON_INT32(1), "timestamp", BCON_INT32(1), "_id",
                 BCON_INT32(1), "}");
   else
     BCON_APPEND(opts, "sort", "{", "_id", BCON_INT32(f->descending_seq ? -1 : 1), "}");
-  if (f->ordered)
+  if (f->ordered && strncmp(store->version, "4.2", 3) != 0)
     BSON_APPEND_BOOL(opts, "allowDiskUse", true);
   return opts;
 }
@@ -283,7 +283,7 @@ void msg_mongo_find_close(msg_find *base) {
 }
 
 static int start(struct msg_mongo_find *f, msg_err *err) {
-  bson_t filter = BSON_INITIALIZER, *opts = find_opts(&f->filter);
+  bson_t filter = BSON_INITIALIZER, *opts = find_opts(f->s->store, &f->filter);
   bool may_be_claimed = f->filter.states == 0 ||
                         f->filter.states & (bit(MSG_STATE_CLAIMED) | bit(MSG_STATE_READY) |
                                             bit(MSG_STATE_PROCESSED) | bit(MSG_STATE_EXPIRED));

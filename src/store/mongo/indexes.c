@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "store/mongo/document.h"
 #include "store/mongo/mongo.h"
 
 #define CREATE_MS 10000
@@ -40,6 +41,7 @@ static const struct index of_messages[] = {
     {"sq_head", {"topic", "sq.group"}, UNIQUE, "sq.head"},
     {"sq_group", {"topic", "sq.group", "sq.sent", "_id"}, 0, "sq.group"},
     {"sq_direct", {"recipients", "priority", "timestamp", "_id"}, 0, "recipients"},
+    {"sq_answer", {"in_answer_to"}, 0, "in_answer_to"},
 };
 static const struct index of_locks[] = {
     {"delete_at_1", {"delete_at"}, TTL, NULL},
@@ -84,6 +86,8 @@ static void append_partial(bson_t *doc, const char *field) {
     BSON_APPEND_DOCUMENT_BEGIN(&filter, field, &condition);
     if (strcmp(field, "recipients") == 0)
       BSON_APPEND_UTF8(&condition, "$gt", ""); /* any name */
+    else if (strcmp(field, "in_answer_to") == 0)
+      msg_mongo_append_oid(&condition, "$gt", &(msg_oid){0}); /* any id */
     else
       BSON_APPEND_BOOL(&condition, "$exists", true);
     bson_append_document_end(&filter, &condition);

@@ -133,7 +133,9 @@ int msg_mongo_lanes(msg_session *base, msg_lane_fn fn, void *arg, msg_err *err) 
   msg_mongo_session *s = (msg_mongo_session *)base;
   struct lanes all = {0};
   msg_mongo_use u;
-  int rc = msg_mongo_take(s->store, "lanes", &u, err);
+  int rc = msg_mongo_seen_flush(s, err);
+  if (rc == MSG_OK)
+    rc = msg_mongo_take(s->store, "lanes", &u, err);
   if (rc != MSG_OK)
     return rc;
   rc = load(s, &u, &all, err);
@@ -170,7 +172,9 @@ static int drop(msg_mongo_session *s, msg_mongo_use *u, const char *lane, msg_er
 int msg_mongo_lane_drop(msg_session *base, const char *lane, msg_err *err) {
   msg_mongo_session *s = (msg_mongo_session *)base;
   msg_mongo_use u;
-  int rc = msg_mongo_take(s->store, "drop lane", &u, err);
+  int rc = msg_mongo_seen_flush(s, err);
+  if (rc == MSG_OK)
+    rc = msg_mongo_take(s->store, "drop lane", &u, err);
   if (rc != MSG_OK)
     return rc;
   rc = drop(s, &u, lane, err);

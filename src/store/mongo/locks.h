@@ -1,4 +1,4 @@
-/* locks.h - lock documents: how Java nodes hold an exclusive message. To a reader they are claims. */
+/* locks.h - lock documents: how Java nodes hold an exclusive message. A reader sees a claim. */
 #ifndef MSG_MONGO_LOCKS_H
 #define MSG_MONGO_LOCKS_H
 

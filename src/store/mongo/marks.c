@@ -4,11 +4,6 @@
 
 #include "base/mem.h"
 
-struct msg_mongo_mark {
-  msg_oid id;
-  char *node;
-};
-
 static size_t find_locked(const msg_mongo_queue *q, const char *node, const msg_oid *id) {
   size_t i = 0;
   while (i < q->mark_count &&
@@ -23,7 +18,7 @@ static bool add_locked(msg_mongo_queue *q, const char *node, const msg_oid *id) 
     msg_free(copy);
     return false;
   }
-  q->marks[q->mark_count++] = (struct msg_mongo_mark){*id, copy};
+  q->marks[q->mark_count++] = (struct msg_mongo_mark){.id = *id, .node = copy};
   return true;
 }
 
@@ -56,11 +51,12 @@ bool msg_mongo_marks_have(msg_mongo_session *s, const char *node, const msg_oid 
   return have;
 }
 
-size_t msg_mongo_marks_count(msg_mongo_session *s, const char *node) {
-  size_t n = 0;
+int msg_mongo_marks_copy(msg_mongo_session *s, const char *node, msg_mongo_ids *out) {
+  int rc = MSG_OK;
   msg_mutex_lock(s->store->mtx);
-  for (size_t i = 0; i < s->queue->mark_count; i++)
-    n += strcmp(s->queue->marks[i].node, node) == 0;
+  for (size_t i = 0; rc == MSG_OK && i < s->queue->mark_count; i++)
+    if (strcmp(s->queue->marks[i].node, node) == 0)
+      rc = msg_mongo_ids_add(out, &s->queue->marks[i].id);
   msg_mutex_unlock(s->store->mtx);
-  return n;
+  return rc;
 }

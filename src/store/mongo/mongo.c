@@ -4,8 +4,10 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "store/mongo/closing.h"
 #include "store/mongo/due.h"
 #include "store/mongo/job.h"
+#include "store/mongo/marks.h"
 #include "store/mongo/tend.h"
 
 static unsigned caps(const msg_store *base) {
@@ -21,21 +23,27 @@ static const char *place(const msg_store *base) {
 static void store_close(msg_store *base) {
   msg_mongo_store *store = (msg_mongo_store *)base;
   bool ours = store->generation == msg_fork_generation();
+  if (store->mtx && ours)
+    msg_mongo_marks_stop(store);
   if (ours && store->tend && !msg_mongo_jobs_reap(store))
     return; /* a commit that hangs still uses it: it stays, as its thread does */
-  if (store->cursors && ours)
-    mongoc_client_pool_destroy(store->cursors);
-  if (store->operations && ours)
-    mongoc_client_pool_destroy(store->operations);
+  if (ours) {
+    msg_mongo_closing(store->cursors);
+    msg_mongo_closing(store->operations);
+  }
   while (store->queues) {
     msg_mongo_queue *q = store->queues;
     store->queues = q->next;
+    for (size_t i = 0; i < q->mark_count; i++)
+      msg_free(q->marks[i].node);
+    msg_cond_free(q->inserted);
     msg_free(q->marks);
     msg_free(q->name);
     msg_free(q);
   }
   msg_mongo_tend_free(store->tend);
   msg_free(store->undone);
+  msg_cond_free(store->marks_changed);
   msg_mutex_free(store->mtx);
   msg_free(store->hosts);
   msg_free(store->db);
@@ -46,7 +54,9 @@ static void store_close(msg_store *base) {
 
 static msg_mongo_queue *add_queue_locked(msg_mongo_store *store, const char *name) {
   msg_mongo_queue *q = msg_zalloc(sizeof *q);
-  if (!q || !(q->name = msg_strdup(name))) {
+  if (!q || !(q->name = msg_strdup(name)) || !(q->inserted = msg_cond_new())) {
+    if (q)
+      msg_free(q->name);
     msg_free(q);
     return NULL;
   }

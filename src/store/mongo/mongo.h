@@ -30,14 +30,18 @@ typedef struct msg_mongo_queue {
   struct msg_mongo_queue *next;
   char *name; /* immutable */
   /* shared: guarded by the store's mtx */
-  bool indexed;                 /* its indexes were seen or made */
-  bool grouped;                 /* a message with a group was met */
-  bool unnamed;                 /* a message with `name` alone was met */
-  int64_t locked_at_ms;         /* a lock of a Java node was met, monotonic; 0 never */
-  int64_t swept_at_ms;          /* last look of a sweep, 0 never */
-  int64_t passed_at_ms;         /* last look for heads that Java nodes took */
-  int64_t repaired_at_ms;       /* last look for groups without head */
-  struct msg_mongo_mark *marks; /* marks.h */
+  bool indexed;                           /* its indexes were seen or made */
+  bool grouped;                           /* a message with a group was met */
+  bool unnamed;                           /* a message with `name` alone was met */
+  int64_t locked_at_ms;                   /* a lock of a Java node was met, monotonic; 0 never */
+  int64_t swept_at_ms;                    /* last look of a sweep, 0 never */
+  int64_t passed_at_ms;                   /* last look for heads that Java nodes took */
+  int64_t repaired_at_ms;                 /* last look for groups without head */
+  struct msg_mongo_waiting *first, *last; /* combine.h: single sends to go out */
+  int inserting;                          /* batches of them under way */
+  msg_cond *inserted;                     /* immutable; with the store's mtx */
+  struct msg_mongo_unmark *unmarks;       /* marks.h */
+  struct msg_mongo_mark *marks;           /* marks.h */
   size_t mark_count, mark_cap;
 } msg_mongo_queue;
 
@@ -56,6 +60,9 @@ typedef struct msg_mongo_store {
   /* shared: guarded by mtx */
   msg_mutex *mtx;
   msg_mongo_queue *queues;
+  msg_thread *marker; /* marker.c; NULL not started */
+  msg_cond *marks_changed;
+  bool marks_stop;
   struct msg_mongo_undone { /* claims rolled back, at most 4096, oldest forgotten */
     msg_oid id;
     int32_t count;
@@ -164,7 +171,8 @@ msg_mongo_queue *msg_mongo_queue_of(msg_mongo_store *store, const char *name);
 int msg_mongo_indexes(msg_mongo_session *s, msg_mongo_use *u, msg_err *err);
 /** Are they known to be there? */
 bool msg_mongo_is_indexed(msg_mongo_session *s);
-/** After the error of a query that named one: were they dropped? Then they are forgotten: once more. */
+/** After the error of a query that named one: were they dropped? Then they are forgotten: try
+ *  again. */
 bool msg_mongo_lost_indexes(msg_mongo_session *s, const msg_err *err);
 
 /* ---- sweep.c ---- */

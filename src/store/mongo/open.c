@@ -5,10 +5,13 @@
 
 #include "base/mem.h"
 #include "base/str.h"
+#include "store/mongo/closing.h"
 #include "store/mongo/mongo.h"
 #include "store/mongo/server.h"
 #include "store/mongo/tend.h"
 
+/* A server that refused once is asked again by then: libmongoc's 10 s would be a long pause. */
+#define HEARTBEAT_MS 1000
 /* How long a server may be silent when nothing keeps it. */
 #define ANSWER_MS 4000
 
@@ -25,6 +28,7 @@ static void quiet(mongoc_log_level_t level, const char *domain, const char *text
 static void start(void) {
   mongoc_log_set_handler(quiet, NULL);
   mongoc_init();
+  msg_mongo_closing_start();
 }
 
 /* --- the connection string ----------------------------------------------------------------- */
@@ -68,9 +72,22 @@ static msg_shown hosts_in(const char *text) {
   return msg_show(is_hosts(hosts) ? hosts : "?");
 }
 
+/* libmongoc takes what follows an '@' of the password for a host, and names it. */
+static bool names_hosts(const mongoc_uri_t *uri) {
+  const mongoc_host_list_t *h = mongoc_uri_get_hosts(uri);
+  while (h && !strchr(h->host, '@'))
+    h = h->next;
+  return h == NULL;
+}
+
 static int parse(const char *text, mongoc_uri_t **out, msg_err *err) {
   bson_error_t error = {0};
   mongoc_uri_t *uri = mongoc_uri_new_with_error(text, &error);
+  if (uri && !names_hosts(uri)) {
+    mongoc_uri_destroy(uri);
+    uri = NULL;
+    snprintf(error.message, sizeof error.message, "an '@' too many");
+  }
   if (!uri)
     return msg_err_set(err, MSG_INVALID,
                        "target 'mongodb' at '%s': %s: give mongodb://[user:password@]host[:port],"
@@ -140,6 +157,7 @@ static bool set_defaults(mongoc_uri_t *uri) {
          mongoc_uri_set_option_as_int32(uri, MONGOC_URI_SOCKETTIMEOUTMS, MSG_MONGO_SOCKET_MS) &&
          mongoc_uri_set_option_as_int32(uri, MONGOC_URI_CONNECTTIMEOUTMS, MSG_MONGO_SELECT_MS) &&
          mongoc_uri_set_option_as_int32(uri, MONGOC_URI_WAITQUEUETIMEOUTMS, MSG_MONGO_POOL_MS) &&
+         mongoc_uri_set_option_as_int32(uri, MONGOC_URI_HEARTBEATFREQUENCYMS, HEARTBEAT_MS) &&
          mongoc_uri_set_option_as_bool(uri, MONGOC_URI_RETRYWRITES, true) &&
          mongoc_uri_set_option_as_bool(uri, MONGOC_URI_RETRYREADS, true);
 }

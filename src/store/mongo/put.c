@@ -1,4 +1,5 @@
-/* put.c - adding messages: one alone by one insert, more by one transaction. */
+/* put.c - adding messages: one alone goes with those of other threads (combine.c), more go by one
+ * transaction. */
 #include "store/mongo/put.h"
 
 #include <stdlib.h>
@@ -6,17 +7,16 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "store/mongo/combine.h"
 #include "store/mongo/group.h"
 #include "store/mongo/keys.h"
 
-#define PAUSE_MS    50
 #define BATCH_BYTES (12 * 1024 * 1024)
 #define BATCH_ROWS  5000
 
 /* ---- one document ---- */
 
-/* `now` in place of when the call was made; what was delayed keeps its time. */
-static msg_message stamped(const msg_message *m, int64_t now_ms) {
+msg_message msg_mongo_stamped(const msg_message *m, int64_t now_ms) {
   msg_message copy = *m;
   if (m->deliver_at_ms <= m->timestamp_ms) {
     int64_t by_ms = now_ms - m->timestamp_ms;
@@ -36,65 +36,18 @@ static int build(msg_mongo_session *s, const msg_message *m, bool stamp, bool he
                                  .shift_ms = s->store->clock_offset_ms};
   if (!stamp)
     return msg_mongo_document(m, &standing, doc, err);
-  msg_message now = stamped(m, msg_clock_now_ms());
+  msg_message now = msg_mongo_stamped(m, msg_clock_now_ms());
   return msg_mongo_document(&now, &standing, doc, err);
-}
-
-static int taken(const msg_oid *id, msg_err *err) {
-  char hex[MSG_OID_HEX + 1];
-  msg_oid_hex(id, hex);
-  return msg_err_set(err, MSG_EXISTS, "send: a message with id %s is there already", hex);
 }
 
 /* ---- one alone ---- */
 
-static int note_sender(void *arg, const bson_t *doc, msg_err *err) {
-  const char *sender = msg_mongo_get_text(doc, "sender"), **mine = arg;
-  (void)err;
-  if (sender && strcmp(sender, *mine) == 0)
-    *mine = NULL;
-  return MSG_OK;
-}
-
-/* After a try whose outcome was unknown: is it ours that is there? */
-static int is_ours(msg_mongo_session *s, msg_mongo_use *u, const msg_message *m, bool *ours,
-                   msg_err *err) {
-  const char *sender = m->sender;
-  bson_t filter = BSON_INITIALIZER;
-  msg_mongo_append_oid(&filter, "_id", &m->id);
-  int rc = msg_mongo_each(u, s->names.messages, "send", &filter, NULL, note_sender, &sender, err);
-  bson_destroy(&filter);
-  *ours = rc == MSG_OK && !sender;
-  return rc;
-}
-
-static int insert_one(msg_mongo_session *s, msg_mongo_use *u, const msg_message *m, msg_err *err) {
-  mongoc_collection_t *c = msg_mongo_collection(u, s->names.messages);
-  int64_t deadline_ms = msg_clock_mono_ms() + MSG_MONGO_WRITE_MS;
+static int put_one(msg_mongo_session *s, const msg_message *m, msg_err *err) {
   bson_t doc = BSON_INITIALIZER;
-  bool before = false, ours = false;
   int rc = build(s, m, false, false, &doc, err);
-  while (rc == MSG_OK) {
-    bson_error_t error;
-    bson_t reply;
-    bool ok = mongoc_collection_insert_one(c, &doc, NULL, &reply, &error);
-    bool passing = !ok && msg_mongo_is_passing(&error, &reply);
-    if (!ok && msg_mongo_is_duplicate(&error, &reply)) {
-      rc = before ? is_ours(s, u, m, &ours, err) : MSG_OK;
-      rc = rc == MSG_OK && !ours ? taken(&m->id, err) : rc;
-      ok = true;
-    } else if (!ok) {
-      rc = msg_mongo_fail(s->store, "send", &error, &reply, err);
-    }
-    bson_destroy(&reply);
-    if (ok || !passing || msg_clock_mono_ms() >= deadline_ms)
-      break;
-    before = true;
-    rc = MSG_OK;
-    msg_clock_sleep_ms(PAUSE_MS);
-  }
+  if (rc == MSG_OK)
+    rc = msg_mongo_combine(s, m, &doc, err);
   bson_destroy(&doc);
-  mongoc_collection_destroy(c);
   return rc;
 }
 
@@ -167,7 +120,7 @@ static int refused(struct putting *w, const bson_t *reply, const bson_error_t *e
     char hex[MSG_OID_HEX + 1];
     msg_oid_hex(&w->p->items[i].message->id, hex);
     if (strstr(message, hex))
-      return taken(&w->p->items[i].message->id, err);
+      return msg_mongo_taken(&w->p->items[i].message->id, err);
   }
   return msg_mongo_fail(w->t->u->store, "send", error, NULL, err);
 }
@@ -253,12 +206,12 @@ static int check_ids(msg_put *items, size_t n, msg_err *err) {
   qsort(sorted, n, sizeof *sorted, by_id);
   for (size_t i = 1; rc == MSG_OK && i < n; i++)
     if (by_id(&sorted[i - 1], &sorted[i]) == 0)
-      rc = taken(&sorted[i]->message->id, err);
+      rc = msg_mongo_taken(&sorted[i]->message->id, err);
   msg_free(sorted);
   return rc;
 }
 
-static bool is_plain(const msg_message *m) {
+bool msg_mongo_is_plain(const msg_message *m) {
   return !m->key && !(m->group && m->exclusive);
 }
 
@@ -292,19 +245,17 @@ int msg_mongo_put(msg_session *base, const msg_actor *actor, msg_put *items, siz
                   msg_err *err) {
   msg_mongo_session *s = (msg_mongo_session *)base;
   msg_mongo_use u;
+  if (n == 1 && msg_mongo_is_plain(items[0].message)) {
+    items[0].id = items[0].message->id;
+    items[0].existed = false;
+    return put_one(s, items[0].message, err);
+  }
   int rc = msg_mongo_take(s->store, "send", &u, err);
   if (rc != MSG_OK)
     return rc;
   rc = msg_mongo_indexes(s, &u, err);
-  if (rc == MSG_OK && n == 1 && is_plain(items[0].message)) {
-    rc = insert_one(s, &u, items[0].message, err);
-    if (rc == MSG_OK) {
-      items[0].id = items[0].message->id;
-      items[0].existed = false;
-    }
-  } else if (rc == MSG_OK) {
+  if (rc == MSG_OK)
     rc = put_many(s, &u, actor, items, n, err);
-  }
   msg_mongo_give(&u);
   return rc;
 }

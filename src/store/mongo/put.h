@@ -14,4 +14,9 @@ typedef struct msg_mongo_putting {
 /** A work: adds all of them. */
 int msg_mongo_put_work(msg_mongo_txn *t, void *putting, msg_err *err);
 
+/** `now_ms` in place of when the call was made; what was delayed keeps its time. Borrows from m. */
+msg_message msg_mongo_stamped(const msg_message *m, int64_t now_ms);
+/** One insert is enough for it: no key, no group. */
+bool msg_mongo_is_plain(const msg_message *m);
+
 #endif

@@ -1,9 +1,11 @@
 /* seen.c - marking what a node was handed: its name goes into processed_by.
  *
- * Threads of one process settle among themselves who has a message (marks.h). Another process with
- * the same node is possible where its id was given: then each call leaves a token in sq.by, the
- * latest few of which stay, and where the server marked fewer than were asked for the tokens tell
- * whose they are. */
+ * Where it can be, that is done after the hand-out, by the marker thread: an answer shall not wait
+ * for the write. Threads of one process settle among themselves who has a message (marks.h).
+ * Another process with the same node is possible where its id was given: then each call leaves a
+ * token in sq.by, the latest few of which stay, and where the server marked fewer than were asked
+ * for the tokens tell whose they are. By its token a mark is taken back, too, when its outcome is
+ * unknown. */
 #include <string.h>
 
 #include "base/mem.h"
@@ -16,6 +18,8 @@ struct marking {
   const msg_actor *actor;
   const msg_list *list;
   bool *mine; /* by place in the list: taken by this thread */
+  bool *left; /* and left to the marker */
+  bool later;
   msg_mongo_ids ids;
   msg_mongo_ids lost;        /* of them: marked by another process */
   bool deletes, deletes_now; /* some of them go after processing */
@@ -36,7 +40,7 @@ static int take(struct marking *w, msg_err *err) {
 
 static void drop(struct marking *w) {
   for (size_t i = 0; i < w->list->n; i++)
-    if (w->mine[i])
+    if (w->mine[i] && !w->left[i])
       msg_mongo_marks_drop(w->s, w->actor->node, &w->list->at[i].id);
 }
 
@@ -48,9 +52,9 @@ static int note(void *arg, const bson_t *doc, msg_err *err) {
   return MSG_OK;
 }
 
-static void append_unmarked(const struct marking *w, bson_t *filter, const msg_mongo_ids *ids) {
+static void append_unmarked(bson_t *filter, const char *node, const msg_mongo_ids *ids) {
   msg_mongo_append_ids(filter, "_id", "$in", ids->at, ids->n);
-  BCON_APPEND(filter, "processed_by", "{", "$ne", BCON_UTF8(w->actor->node), "}");
+  BCON_APPEND(filter, "processed_by", "{", "$ne", BCON_UTF8(node), "}");
 }
 
 /* Those that are there, alive and without this node's mark. */
@@ -62,7 +66,7 @@ static int find_unmarked(struct marking *w, msg_err *err) {
   for (size_t i = 0; rc == MSG_OK && i < w->list->n; i++)
     if (w->mine[i] && msg_mongo_ids_add(&all, &w->list->at[i].id) != MSG_OK)
       rc = msg_err_nomem(err);
-  append_unmarked(w, &filter, &all);
+  append_unmarked(&filter, w->actor->node, &all);
   msg_mongo_append_alive(&filter, msg_mongo_now_ms(w->s->store));
   if (rc == MSG_OK && all.n)
     rc = msg_mongo_each(w->u, w->s->names.messages, "await", &filter, opts, note, w, err);
@@ -125,13 +129,38 @@ static int find_lost(struct marking *w, msg_err *err) {
   return rc;
 }
 
+int msg_mongo_mark_seen(msg_mongo_use *u, const char *collection, const char *node,
+                        const msg_mongo_ids *ids, msg_err *err) {
+  bson_t filter = BSON_INITIALIZER, set = BSON_INITIALIZER;
+  append_unmarked(&filter, node, ids);
+  append_marked(&set, "processed_by", node);
+  bson_t *change = BCON_NEW("0", "{", "$set", BCON_DOCUMENT(&set), "}");
+  int rc = msg_mongo_update(u, collection, "await", &filter, change, NULL, err);
+  bson_destroy(change);
+  bson_destroy(&set);
+  bson_destroy(&filter);
+  return rc;
+}
+
+int msg_mongo_unmark_seen(msg_mongo_use *u, const char *collection, const msg_mongo_unmark *x,
+                          msg_err *err) {
+  bson_t filter = BSON_INITIALIZER;
+  msg_mongo_append_ids(&filter, "_id", "$in", x->ids.at, x->ids.n);
+  BSON_APPEND_UTF8(&filter, "sq.by", x->token);
+  bson_t *change =
+      BCON_NEW("$pull", "{", "processed_by", BCON_UTF8(x->node), "sq.by", BCON_UTF8(x->token), "}");
+  int rc = msg_mongo_update(u, collection, "await", &filter, change, NULL, err);
+  bson_destroy(change);
+  bson_destroy(&filter);
+  return rc;
+}
+
 static int mark(struct marking *w, msg_err *err) {
   bson_t filter = BSON_INITIALIZER, set = BSON_INITIALIZER;
   msg_mongo_result result = {0};
-  append_unmarked(w, &filter, &w->ids);
+  append_unmarked(&filter, w->actor->node, &w->ids);
   append_marked(&set, "processed_by", w->actor->node);
-  if (w->shared)
-    append_token(&set, w->token);
+  append_token(&set, w->token);
   bson_t *change = BCON_NEW("0", "{", "$set", BCON_DOCUMENT(&set), "}");
   if (w->deletes)
     append_deletion(change);
@@ -158,18 +187,42 @@ static int remove_now(struct marking *w, msg_err *err) {
 
 /* ---- the verb ---- */
 
+static void look_at(struct marking *w, const msg_message *m) {
+  bool answer = !msg_oid_is_zero(&m->in_answer_to) && m->recipient_count == 1;
+  w->deletes = w->deletes || m->delete_after_processing;
+  w->deletes_now =
+      w->deletes_now || (m->delete_after_processing && m->delete_after_processing_ms == 0);
+  w->later = w->later && !m->delete_after_processing && (answer || !w->shared);
+}
+
+/* Those whose mark is left to the marker stay taken until it is written. */
+static bool leave(struct marking *w) {
+  if (!w->later || !msg_mongo_marks_later(w->s, w->actor->node, &w->ids))
+    return false;
+  for (size_t i = 0; i < w->list->n; i++)
+    w->left[i] = w->mine[i] && msg_mongo_ids_have(&w->ids, &w->list->at[i].id);
+  return true;
+}
+
+/* They are handed out later. */
+static void regret(struct marking *w) {
+  for (size_t i = 0; i < w->list->n; i++)
+    w->left[i] = w->mine[i] && msg_mongo_ids_have(&w->ids, &w->list->at[i].id);
+  if (!msg_mongo_marks_regret(w->s, w->actor->node, &w->ids, w->token))
+    memset(w->left, 0, w->list->n * sizeof *w->left);
+}
+
 static int run(struct marking *w, msg_err *err) {
   int rc = take(w, err);
   if (rc == MSG_OK)
     rc = find_unmarked(w, err);
-  for (size_t i = 0; i < w->list->n; i++) {
-    const msg_message *m = &w->list->at[i];
-    w->deletes = w->deletes || m->delete_after_processing;
-    w->deletes_now =
-        w->deletes_now || (m->delete_after_processing && m->delete_after_processing_ms == 0);
-  }
-  if (rc == MSG_OK && w->ids.n)
-    rc = mark(w, err);
+  w->later = true;
+  for (size_t i = 0; i < w->list->n; i++)
+    look_at(w, &w->list->at[i]);
+  if (rc == MSG_OK && w->ids.n && leave(w))
+    return MSG_OK;
+  if (rc == MSG_OK && w->ids.n && (rc = mark(w, err)) != MSG_OK)
+    regret(w);
   if (rc == MSG_OK && w->ids.n && w->deletes_now)
     rc = remove_now(w, err);
   return rc;
@@ -185,9 +238,10 @@ int msg_mongo_seen(msg_session *base, const msg_actor *actor, const msg_list *li
     return MSG_OK;
   w.shared = actor->settings->sender_id != NULL;
   msg_oid_hex(&token, w.token);
-  w.mine = msg_zalloc(list->n * sizeof *w.mine);
+  w.mine = msg_zalloc(2 * list->n * sizeof *w.mine);
   if (!w.mine)
     return msg_err_nomem(err);
+  w.left = w.mine + list->n;
   int rc = msg_mongo_take(s->store, "await", &u, err);
   if (rc == MSG_OK) {
     rc = run(&w, err);
@@ -204,7 +258,7 @@ int msg_mongo_seen(msg_session *base, const msg_actor *actor, const msg_list *li
 }
 
 int msg_mongo_seen_flush(msg_mongo_session *s, msg_err *err) {
-  (void)s;
   (void)err;
+  msg_mongo_marks_wait(s, MSG_MONGO_WRITE_MS);
   return MSG_OK;
 }

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "model/options.h"
 #include "store/mongo/marks.h"
 #include "store/mongo/query.h"
 
@@ -13,27 +14,89 @@ struct looking {
   int64_t now_ms;
   msg_mongo_listen *listens;
   size_t listen_count;
+  msg_mongo_ids marks; /* under way when the look began */
   msg_list got;
 };
 
-/* ---- the filter ---- */
+/* ---- the filter: an $or at its root, each of its branches served by an index of its own ---- */
+
+/* Conditions that hold for nearly every message, as expressions: no index shall be tempted by them.
+ * An ObjectId, alive, not taken by me; `others`: not mine, and not there before I listened. */
+static void append_expr(const struct looking *l, bson_t *one, const msg_mongo_listen *others) {
+  bson_t expr, and_, no, in, pair, ids;
+  const char *me = l->actor->node;
+  BSON_APPEND_DOCUMENT_BEGIN(one, "$expr", &expr);
+  BSON_APPEND_ARRAY_BEGIN(&expr, "$and", &and_);
+  BCON_APPEND(&and_, "0", "{", "$eq", "[", "{", "$type", BCON_UTF8("$_id"), "}",
+              BCON_UTF8("objectId"), "]", "}", "1", "{", "$gt", "[", "{", "$ifNull", "[",
+              BCON_UTF8("$delete_at"), BCON_DATE_TIME(MSG_TIME_MAX_MS), "]", "}",
+              BCON_DATE_TIME(l->now_ms), "]", "}", "2", "{", "$not", "[", "{", "$in", "[", "{",
+              "$literal", BCON_UTF8(me), "}", "{", "$cond", "[", "{", "$isArray",
+              BCON_UTF8("$processed_by"), "}", BCON_UTF8("$processed_by"), "[", "]", "]", "}", "]",
+              "}", "]", "}");
+  if (others)
+    BCON_APPEND(&and_, "3", "{", "$ne", "[", BCON_UTF8("$sender"), "{", "$literal", BCON_UTF8(me),
+                "}", "]", "}");
+  if (others && others->before_count) {
+    BSON_APPEND_DOCUMENT_BEGIN(&and_, "4", &no);
+    BSON_APPEND_DOCUMENT_BEGIN(&no, "$not", &in);
+    BSON_APPEND_ARRAY_BEGIN(&in, "$in", &pair);
+    BSON_APPEND_UTF8(&pair, "0", "$_id");
+    BSON_APPEND_ARRAY_BEGIN(&pair, "1", &ids);
+    for (size_t i = 0; i < others->before_count; i++) {
+      char buffer[16];
+      const char *key;
+      bson_uint32_to_string((uint32_t)i, &key, buffer, sizeof buffer);
+      msg_mongo_append_oid(&ids, key, &others->before[i]);
+    }
+    bson_append_array_end(&pair, &ids);
+    bson_append_array_end(&in, &pair);
+    bson_append_document_end(&no, &in);
+    bson_append_document_end(&and_, &no);
+  }
+  bson_append_array_end(&expr, &and_);
+  bson_append_document_end(one, &expr);
+}
+
+static void append_common(const struct looking *l, bson_t *one, const msg_mongo_listen *others) {
+  const msg_unseen *q = l->q;
+  BCON_APPEND(one, "exclusive", "{", "$in", "[", BCON_BOOL(false), BCON_NULL, "]", "}");
+  append_expr(l, one, others);
+  if (q->answers_to)
+    msg_mongo_append_oid(one, "in_answer_to", q->answers_to);
+  else if (q->reserved_count)
+    msg_mongo_append_ids(one, "in_answer_to", "$nin", q->reserved, q->reserved_count);
+}
+
+static void begin_branch(const struct looking *l, bson_t *any, int *n, bson_t *one,
+                         const msg_mongo_listen *others) {
+  char key[16];
+  snprintf(key, sizeof key, "%d", (*n)++);
+  bson_append_document_begin(any, key, -1, one);
+  append_common(l, one, others);
+}
+
+static void append_topics(const struct looking *l, bson_t *one, const msg_mongo_texts *topics) {
+  if (msg_mongo_is_unnamed(l->s))
+    msg_mongo_append_topics(one, topics->at, topics->n);
+  else
+    msg_mongo_append_texts(one, "topic", "$in", topics->at, topics->n, false);
+}
 
 /* {recipients: me}, of the topics that are wanted. */
 static int append_directs(struct looking *l, bson_t *any, int *n, msg_err *err) {
   const msg_unseen *q = l->q;
   msg_mongo_texts topics = {0};
   bson_t one;
-  char key[16];
   bool all = !q->pattern && q->paused_count == 0;
   int rc =
       all ? MSG_OK
           : msg_mongo_topics_of(l->s, l->u, q->pattern, q->paused, q->paused_count, &topics, err);
   if (rc == MSG_OK && (all || topics.n)) {
-    snprintf(key, sizeof key, "%d", (*n)++);
-    BSON_APPEND_DOCUMENT_BEGIN(any, key, &one);
+    begin_branch(l, any, n, &one, NULL);
     BSON_APPEND_UTF8(&one, "recipients", l->actor->node);
     if (!all)
-      msg_mongo_append_topics(&one, topics.at, topics.n);
+      append_topics(l, &one, &topics);
     bson_append_document_end(any, &one);
   }
   msg_mongo_texts_clear(&topics);
@@ -44,16 +107,11 @@ static int append_directs(struct looking *l, bson_t *any, int *n, msg_err *err) 
 static void append_broadcasts(const struct looking *l, const msg_mongo_listen *listen,
                               const msg_mongo_texts *topics, bson_t *any, int *n) {
   bson_t one;
-  char key[16];
-  snprintf(key, sizeof key, "%d", (*n)++);
-  BSON_APPEND_DOCUMENT_BEGIN(any, key, &one);
-  msg_mongo_append_topics(&one, topics->at, topics->n);
+  begin_branch(l, any, n, &one, listen);
+  append_topics(l, &one, topics);
   BSON_APPEND_NULL(&one, "recipients");
-  BCON_APPEND(&one, "sender", "{", "$ne", BCON_UTF8(l->actor->node), "}");
   if (listen->since_ms > INT64_MIN)
     BCON_APPEND(&one, "timestamp", "{", "$gt", BCON_INT64(listen->since_ms), "}");
-  if (listen->before_count)
-    msg_mongo_append_ids(&one, "_id", "$nin", listen->before, listen->before_count);
   bson_append_document_end(any, &one);
 }
 
@@ -75,42 +133,28 @@ static bool is_wanted(const struct looking *l, const msg_mongo_listen *listen) {
   return !l->q->pattern || strcmp(msg_pattern_text(l->q->pattern), listen->pattern) == 0;
 }
 
-/* What an answer may be: addressed to me, or to everybody. */
-static void append_answers(const struct looking *l, bson_t *any, int *n) {
-  char key[16];
-  snprintf(key, sizeof key, "%d", (*n)++);
-  BCON_APPEND(any, key, "{", "recipients", BCON_UTF8(l->actor->node), "}");
-  snprintf(key, sizeof key, "%d", (*n)++);
-  BCON_APPEND(any, key, "{", "recipients", BCON_NULL, "sender", "{", "$ne",
-              BCON_UTF8(l->actor->node), "}", "}");
+/* An answer is addressed to me, or to everybody: by sq_answer. */
+static void append_answers(const struct looking *l, bson_t *filter) {
+  append_common(l, filter, NULL);
+  BCON_APPEND(filter, "$or", "[", "{", "recipients", BCON_UTF8(l->actor->node), "}", "{",
+              "recipients", BCON_NULL, "$nor", "[", "{", "sender", BCON_UTF8(l->actor->node), "}",
+              "]", "}", "]");
 }
 
-static int append_sources(struct looking *l, bson_t *filter, int *n, msg_err *err) {
+static int append_filter(struct looking *l, bson_t *filter, int *n, msg_err *err) {
   bson_t any;
-  int rc = MSG_OK;
-  BSON_APPEND_ARRAY_BEGIN(filter, "$or", &any);
   if (l->q->answers_to) {
-    append_answers(l, &any, n);
-  } else {
-    rc = append_directs(l, &any, n, err);
-    for (size_t i = 0; rc == MSG_OK && i < l->listen_count; i++)
-      if (is_wanted(l, &l->listens[i]))
-        rc = append_listen(l, &l->listens[i], &any, n, err);
+    append_answers(l, filter);
+    *n = 1;
+    return MSG_OK;
   }
+  BSON_APPEND_ARRAY_BEGIN(filter, "$or", &any);
+  int rc = append_directs(l, &any, n, err);
+  for (size_t i = 0; rc == MSG_OK && i < l->listen_count; i++)
+    if (is_wanted(l, &l->listens[i]))
+      rc = append_listen(l, &l->listens[i], &any, n, err);
   bson_append_array_end(filter, &any);
   return rc;
-}
-
-static int append_filter(struct looking *l, bson_t *filter, int *sources, msg_err *err) {
-  const msg_unseen *q = l->q;
-  BCON_APPEND(filter, "exclusive", "{", "$ne", BCON_BOOL(true), "}", "processed_by", "{", "$ne",
-              BCON_UTF8(l->actor->node), "}");
-  msg_mongo_append_alive(filter, l->now_ms);
-  if (q->answers_to)
-    msg_mongo_append_oid(filter, "in_answer_to", q->answers_to);
-  else if (q->reserved_count)
-    msg_mongo_append_ids(filter, "in_answer_to", "$nin", q->reserved, q->reserved_count);
-  return append_sources(l, filter, sources, err);
 }
 
 /* ---- rows ---- */
@@ -123,10 +167,13 @@ static int note(void *arg, const bson_t *doc, msg_err *err) {
     return MSG_OK;
   if (rc != MSG_OK)
     return rc;
-  if (msg_mongo_marks_have(l->s, l->actor->node, &m.id) || !(to = msg_list_add(&l->got))) {
-    bool known = msg_mongo_marks_have(l->s, l->actor->node, &m.id);
+  if (msg_mongo_ids_have(&l->marks, &m.id) || msg_mongo_marks_have(l->s, l->actor->node, &m.id)) {
     msg_message_clear(&m);
-    return known ? MSG_OK : msg_err_nomem(err);
+    return MSG_OK;
+  }
+  if (!(to = msg_list_add(&l->got))) {
+    msg_message_clear(&m);
+    return msg_err_nomem(err);
   }
   *to = m;
   return MSG_OK;
@@ -135,8 +182,11 @@ static int note(void *arg, const bson_t *doc, msg_err *err) {
 /* Those whose mark is under way come from the server, too: room for them. */
 static int look(struct looking *l, msg_err *err) {
   bson_t filter = BSON_INITIALIZER;
-  int64_t limit = (int64_t)l->q->max + (int64_t)msg_mongo_marks_count(l->s, l->actor->node);
   int sources = 0;
+  msg_mongo_ids_clear(&l->marks);
+  if (msg_mongo_marks_copy(l->s, l->actor->node, &l->marks) != MSG_OK)
+    return msg_err_nomem(err);
+  int64_t limit = (int64_t)l->q->max + (int64_t)l->marks.n;
   bson_t *opts = BCON_NEW("sort", "{", "priority", BCON_INT32(1), "timestamp", BCON_INT32(1), "_id",
                           BCON_INT32(1), "}", "limit", BCON_INT64(limit));
   l->now_ms = msg_mongo_now_ms(l->s->store);
@@ -160,17 +210,31 @@ static int hand_over(struct looking *l, msg_list *out, msg_err *err) {
   return MSG_OK;
 }
 
-static int unseen(struct looking *l, msg_list *out, msg_err *err) {
-  int64_t max_attempts = l->actor->settings->max_attempts;
+/* Nothing came: is something due, or did an old node write? */
+static int look_closer(struct looking *l, bool *more, msg_err *err) {
   int moved = 0;
-  int rc = msg_mongo_sweep(l->s, l->u, max_attempts, false, NULL, err);
-  if (rc == MSG_OK && !l->q->answers_to)
+  bool unnamed = msg_mongo_is_unnamed(l->s);
+  int rc = msg_mongo_sweep(l->s, l->u, l->actor->settings->max_attempts, true, &moved, err);
+  if (rc == MSG_OK && !unnamed)
+    rc = msg_mongo_look_unnamed(l->s, l->u, err);
+  *more = rc == MSG_OK && (moved > 0 || (!unnamed && msg_mongo_is_unnamed(l->s)));
+  return rc;
+}
+
+static int unseen(struct looking *l, msg_list *out, msg_err *err) {
+  bool more = false;
+  if (l->q->answers_to) { /* never delayed, nor of nodes without topics */
+    int found = look(l, err);
+    return found == MSG_OK ? hand_over(l, out, err) : found;
+  }
+  int rc = msg_mongo_sweep(l->s, l->u, l->actor->settings->max_attempts, false, NULL, err);
+  if (rc == MSG_OK)
     rc = msg_mongo_listens(l->s, l->u, l->actor->node, &l->listens, &l->listen_count, err);
   if (rc == MSG_OK)
     rc = look(l, err);
   if (rc == MSG_OK && l->got.n == 0)
-    rc = msg_mongo_sweep(l->s, l->u, max_attempts, true, &moved, err);
-  if (rc == MSG_OK && moved)
+    rc = look_closer(l, &more, err);
+  if (rc == MSG_OK && more)
     rc = look(l, err);
   return rc == MSG_OK ? hand_over(l, out, err) : rc;
 }
@@ -185,6 +249,7 @@ int msg_mongo_unseen(msg_session *base, const msg_actor *actor, const msg_unseen
     return rc;
   rc = unseen(&l, out, err);
   msg_list_clear(&l.got);
+  msg_mongo_ids_clear(&l.marks);
   if (l.listens)
     msg_mongo_listens_free(l.listens, l.listen_count);
   msg_mongo_give(&u);

@@ -8,7 +8,9 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/thread.h"
+#include "store/mongo/arrival.h"
 #include "store/mongo/presence.h"
+#include "store/mongo/query.h"
 #include "store/mongo/status.h"
 #include "store/mongo/stream.h"
 #include "store/mongo/tend.h"
@@ -60,6 +62,31 @@ static void refresh(mongo_watch *w) {
   w->refresh_ms = msg_clock_mono_ms() + REFRESH_MS;
 }
 
+static int stop_at_first(void *arg, const bson_t *doc, msg_err *err) {
+  (void)doc, (void)err;
+  *(bool *)arg = true;
+  return MSG_OK;
+}
+
+/* Does something wait to be claimed? That a Java node gave a lock back is not told by the stream. */
+static bool is_anything_ready(mongo_watch *w) {
+  msg_mongo_use u;
+  bool ready = false;
+  bson_t filter = BSON_INITIALIZER;
+  bson_t *opts = BCON_NEW("limit", BCON_INT64(1), "maxTimeMS", BCON_INT64(ROUND_MS), "projection",
+                          "{", "_id", BCON_INT32(1), "}");
+  BSON_APPEND_BOOL(&filter, "exclusive", true);
+  msg_mongo_append_untaken(&filter);
+  if (msg_mongo_take(w->store, "watch", &u, NULL) == MSG_OK) {
+    msg_mongo_each(&u, w->session->names.messages, "watch", &filter, opts, stop_at_first, &ready,
+                   NULL);
+    msg_mongo_give(&u);
+  }
+  bson_destroy(opts);
+  bson_destroy(&filter);
+  return ready;
+}
+
 /* Moves what is due. */
 static void sweep(mongo_watch *w) {
   msg_mongo_use u;
@@ -89,9 +116,10 @@ static bool tend(mongo_watch *w) {
     refresh(w);
     return true;
   }
-  if (mono_ms >= w->refresh_ms)
-    refresh(w);
-  return false;
+  if (mono_ms < w->refresh_ms)
+    return false;
+  refresh(w);
+  return is_anything_ready(w);
 }
 
 /* How long one round may take: until the next thing to do. */
@@ -107,108 +135,15 @@ static int64_t round_ms(const mongo_watch *w, int64_t deadline_mono_ms) {
 
 /* --- following a stream -------------------------------------------------------------------- */
 
-/* Inserts, requeues, and what ends the stream. Marks of single nodes are nobody's business. */
-static bson_t *wanted_events(void) {
-  return BCON_NEW("$or", "[", "{", "operationType", "{", "$nin", "[", "insert", "update", "delete",
-                  "]", "}", "}", "{", "operationType", "insert", "}", "{", "operationType",
-                  "update", "updateDescription.updatedFields.processed_by", "{", "$size",
-                  BCON_INT32(0), "}", "}", "]");
-}
-
-/* Not the message itself. */
-static bson_t *wanted_fields(void) {
-  return BCON_NEW("operationType", BCON_INT32(1), "fullDocument._id", BCON_INT32(1),
-                  "fullDocument.topic", BCON_INT32(1), "fullDocument.name", BCON_INT32(1),
-                  "fullDocument.sender", BCON_INT32(1), "fullDocument.recipients", BCON_INT32(1),
-                  "fullDocument.exclusive", BCON_INT32(1), "fullDocument.in_answer_to",
-                  BCON_INT32(1), "fullDocument.sq.until", BCON_INT32(1));
-}
-
-/* A message that was inserted, as far as it is told. Borrowed. */
-struct arrival {
-  const char *topic, *sender;
-  bson_iter_t recipients;
-  bool addressed, exclusive, answer, has_id;
-  msg_oid id;
-  int64_t until_ms; /* hidden until then; 0 not */
-};
-
-static void read_arrival(bson_iter_t *doc, struct arrival *a) {
-  bson_iter_t sq;
-  while (bson_iter_next(doc)) {
-    const char *key = bson_iter_key(doc);
-    if ((strcmp(key, "topic") == 0 || (strcmp(key, "name") == 0 && !a->topic)) &&
-        BSON_ITER_HOLDS_UTF8(doc)) {
-      a->topic = bson_iter_utf8(doc, NULL);
-    } else if (strcmp(key, "sender") == 0 && BSON_ITER_HOLDS_UTF8(doc)) {
-      a->sender = bson_iter_utf8(doc, NULL);
-    } else if (strcmp(key, "recipients") == 0 && BSON_ITER_HOLDS_ARRAY(doc)) {
-      a->addressed = bson_iter_recurse(doc, &a->recipients);
-    } else if (strcmp(key, "exclusive") == 0) {
-      a->exclusive = bson_iter_as_bool(doc);
-    } else if (strcmp(key, "in_answer_to") == 0) {
-      a->answer = BSON_ITER_HOLDS_OID(doc);
-    } else if (strcmp(key, "_id") == 0 && BSON_ITER_HOLDS_OID(doc)) {
-      memcpy(a->id.b, bson_iter_oid(doc)->bytes, sizeof a->id.b);
-      a->has_id = true;
-    } else if (strcmp(key, "sq") == 0 && BSON_ITER_HOLDS_DOCUMENT(doc) &&
-               bson_iter_recurse(doc, &sq) && bson_iter_find(&sq, "until") &&
-               BSON_ITER_HOLDS_DATE_TIME(&sq)) {
-      a->until_ms = bson_iter_date_time(&sq);
-    }
-  }
-}
-
-static bool is_own(const msg_mongo_tend *t, const msg_mongo_queue *queue, const char *node) {
-  for (size_t i = 0; i < t->own_count; i++)
-    if (t->own[i].queue == queue && strcmp(t->own[i].row.node, node) == 0)
-      return true;
-  for (size_t i = 0; i < t->heard_count; i++)
-    if (t->heard[i].queue == queue && strcmp(t->heard[i].node, node) == 0)
-      return true;
-  return false;
-}
-
-/* Does a node of this process, not its sender, listen to it? Who did not even announce itself may. */
-static bool is_heard(const msg_mongo_tend *t, const msg_mongo_queue *queue,
-                     const struct arrival *a) {
-  if (t->own_count + t->heard_count == 0)
-    return true;
-  for (size_t i = 0; i < t->heard_count; i++) {
-    const msg_mongo_heard *h = &t->heard[i];
-    if (h->queue == queue && (!a->sender || strcmp(h->node, a->sender) != 0) &&
-        (!a->topic || msg_pattern_match(h->compiled, a->topic)))
-      return true;
-  }
-  return false;
-}
-
-/* May a node of this process want it? Whoever claims told nobody of what. */
-static bool concerns(const mongo_watch *w, const struct arrival *a) {
-  msg_mongo_tend *t = w->store->tend;
-  const msg_mongo_queue *queue = w->session->queue;
-  bool mine = a->exclusive;
-  bson_iter_t to = a->recipients;
-  msg_mutex_lock(t->mtx);
-  if (!mine && a->addressed)
-    while (!mine && bson_iter_next(&to))
-      mine = t->own_count + t->heard_count == 0 ||
-             (BSON_ITER_HOLDS_UTF8(&to) && is_own(t, queue, bson_iter_utf8(&to, NULL)));
-  else if (!mine)
-    mine = is_heard(t, queue, a);
-  msg_mutex_unlock(t->mtx);
-  return mine;
-}
-
 /* True: somebody shall look. */
 static bool take_insert(mongo_watch *w, bson_iter_t *doc) {
-  struct arrival a = {0};
-  read_arrival(doc, &a);
+  msg_mongo_arrival a;
+  msg_mongo_arrival_read(doc, &a);
   if (a.until_ms != 0)
     at_latest(&w->due_ms, a.until_ms);
   if (a.has_id && !a.answer && a.topic && strcmp(a.topic, MSG_MONGO_STATUS_TOPIC) == 0)
     msg_mongo_status_answer(w->session, &w->settings, &a.id, NULL);
-  return a.until_ms == 0 && concerns(w, &a);
+  return a.until_ms == 0 && msg_mongo_arrival_concerns(w->session, &a);
 }
 
 /* *changed: somebody shall look. Errors: MSG_CORRUPT what ends a stream. */
@@ -335,7 +270,7 @@ static int begin(mongo_watch *w, const msg_settings *settings, msg_err *err) {
   w->beat_ms = msg_clock_mono_ms() + MSG_MONGO_HEARTBEAT_MS;
   if (!w->streams)
     return say_polling(w);
-  bson_t *match = wanted_events(), *project = wanted_fields();
+  bson_t *match = msg_mongo_wanted_events(), *project = msg_mongo_wanted_fields();
   rc = msg_mongo_stream_open(w->store, w->session->names.messages, match, project, &w->stream, err);
   bson_destroy(match);
   bson_destroy(project);

@@ -1,0 +1,210 @@
+#include "store/mongo/combine.h"
+
+#include <string.h>
+
+#include "base/clock.h"
+#include "store/mongo/query.h"
+
+#define AT_ONCE    2 /* batches under way */
+#define BATCH_ROWS 256
+#define BATCH_SIZE (8u << 20) /* bytes */
+#define PAUSE_MS   50
+#define LOOK_MS    100
+
+/* One message of one thread, on its stack. */
+struct msg_mongo_waiting {
+  struct msg_mongo_waiting *next;
+  const msg_message *message;
+  const bson_t *doc;
+  /* guarded by the store's mtx until taken, then the inserting thread's until done */
+  int rc;
+  msg_err err;
+  bool done;
+};
+
+typedef struct msg_mongo_waiting waiting;
+
+int msg_mongo_taken(const msg_oid *id, msg_err *err) {
+  char hex[MSG_OID_HEX + 1];
+  msg_oid_hex(id, hex);
+  return msg_err_set(err, MSG_EXISTS, "send: a message with id %s is there already", hex);
+}
+
+/* ---- one batch ---- */
+
+struct batch {
+  msg_mongo_session *s;
+  msg_mongo_use *u;
+  waiting *at[BATCH_ROWS];
+  const bson_t *docs[BATCH_ROWS];
+  size_t n;
+};
+
+static void fail_all(struct batch *b, int rc, const msg_err *err) {
+  for (size_t i = 0; i < b->n; i++) {
+    b->at[i]->rc = rc;
+    b->at[i]->err = *err;
+  }
+}
+
+static int note_ours(void *arg, const bson_t *doc, msg_err *err) {
+  struct batch *b = arg;
+  const char *sender = msg_mongo_get_text(doc, "sender");
+  msg_oid id;
+  (void)err;
+  if (!sender || !msg_mongo_get_oid(doc, "_id", &id))
+    return MSG_OK;
+  for (size_t i = 0; i < b->n; i++)
+    if (b->at[i]->rc == MSG_EXISTS && msg_oid_cmp(&b->at[i]->message->id, &id) == 0 &&
+        strcmp(b->at[i]->message->sender, sender) == 0)
+      b->at[i]->rc = MSG_OK;
+  return MSG_OK;
+}
+
+/* After a try whose outcome was unknown: what is there from the same sender is ours. */
+static void forgive_ours(struct batch *b) {
+  msg_mongo_ids ids = {0};
+  bson_t filter = BSON_INITIALIZER;
+  bson_t *opts = BCON_NEW("projection", "{", "sender", BCON_INT32(1), "}");
+  int rc = MSG_OK;
+  for (size_t i = 0; rc == MSG_OK && i < b->n; i++)
+    if (b->at[i]->rc == MSG_EXISTS)
+      rc = msg_mongo_ids_add(&ids, &b->at[i]->message->id);
+  msg_mongo_append_ids(&filter, "_id", "$in", ids.at, ids.n);
+  if (rc == MSG_OK && ids.n)
+    msg_mongo_each(b->u, b->s->names.messages, "send", &filter, opts, note_ours, b, NULL);
+  msg_mongo_ids_clear(&ids);
+  bson_destroy(opts);
+  bson_destroy(&filter);
+}
+
+/* One error of the reply's list. */
+static void note_error(struct batch *b, const bson_iter_t *element) {
+  bson_t doc;
+  uint32_t len;
+  const uint8_t *data;
+  if (!BSON_ITER_HOLDS_DOCUMENT(element))
+    return;
+  bson_iter_document(element, &len, &data);
+  if (!bson_init_static(&doc, data, len))
+    return;
+  int64_t index = msg_mongo_get_int(&doc, "index", -1);
+  const char *text = msg_mongo_get_text(&doc, "errmsg");
+  bson_error_t error = {.domain = MONGOC_ERROR_SERVER,
+                        .code = (uint32_t)msg_mongo_get_int(&doc, "code", 0)};
+  if (index < 0 || index >= (int64_t)b->n)
+    return;
+  waiting *w = b->at[index];
+  bson_strncpy(error.message, text ? text : "refused", sizeof error.message);
+  w->rc = msg_mongo_is_duplicate(&error, NULL)
+              ? msg_mongo_taken(&w->message->id, &w->err)
+              : msg_mongo_fail(b->s->store, "send", &error, NULL, &w->err);
+}
+
+/* Each error to whose it is. False: it is of the whole batch. */
+static bool share_errors(struct batch *b, const bson_t *reply) {
+  bson_iter_t it, element;
+  if (!bson_iter_init_find(&it, reply, "writeErrors") || !BSON_ITER_HOLDS_ARRAY(&it) ||
+      !bson_iter_recurse(&it, &element))
+    return false;
+  bool any = false;
+  for (; bson_iter_next(&element); any = true)
+    note_error(b, &element);
+  return any && !bson_has_field(reply, "writeConcernErrors");
+}
+
+static void insert(struct batch *b) {
+  mongoc_collection_t *c = msg_mongo_collection(b->u, b->s->names.messages);
+  int64_t deadline_ms = msg_clock_mono_ms() + MSG_MONGO_WRITE_MS;
+  bson_t *opts = BCON_NEW("ordered", BCON_BOOL(false));
+  bool again = false;
+  for (;;) {
+    bson_error_t error;
+    bson_t reply;
+    msg_err err = MSG_ERR_INIT;
+    fail_all(b, MSG_OK, &err);
+    bool ok = mongoc_collection_insert_many(c, b->docs, b->n, opts, &reply, &error);
+    bool shared = ok || share_errors(b, &reply);
+    bool passing = !shared && msg_mongo_is_passing(&error, &reply);
+    if (!shared)
+      fail_all(b, msg_mongo_fail(b->s->store, "send", &error, &reply, &err), &err);
+    bson_destroy(&reply);
+    if (shared && again)
+      forgive_ours(b);
+    if (!passing || msg_clock_mono_ms() >= deadline_ms)
+      break;
+    again = true;
+    msg_clock_sleep_ms(PAUSE_MS);
+  }
+  bson_destroy(opts);
+  mongoc_collection_destroy(c);
+}
+
+static void run(struct batch *b) {
+  msg_err err = MSG_ERR_INIT;
+  msg_mongo_use u;
+  int rc = msg_mongo_take(b->s->store, "send", &u, &err);
+  if (rc == MSG_OK) {
+    b->u = &u;
+    rc = msg_mongo_indexes(b->s, &u, &err);
+    if (rc == MSG_OK)
+      insert(b);
+  }
+  if (rc != MSG_OK)
+    fail_all(b, rc, &err);
+  msg_mongo_give(&u);
+}
+
+/* ---- who goes with whom ---- */
+
+static void take_batch_locked(msg_mongo_queue *q, struct batch *b) {
+  size_t bytes = 0;
+  while (q->first && b->n < BATCH_ROWS && (b->n == 0 || bytes + q->first->doc->len <= BATCH_SIZE)) {
+    waiting *w = q->first;
+    q->first = w->next;
+    bytes += w->doc->len;
+    b->docs[b->n] = w->doc;
+    b->at[b->n++] = w;
+  }
+  if (!q->first)
+    q->last = NULL;
+}
+
+static void append_locked(msg_mongo_queue *q, waiting *w) {
+  if (q->last)
+    q->last->next = w;
+  else
+    q->first = w;
+  q->last = w;
+}
+
+/* Thread: holds the lock at begin and end. */
+static void lead(msg_mongo_session *s, msg_mongo_queue *q) {
+  struct batch b = {.s = s};
+  take_batch_locked(q, &b);
+  q->inserting++;
+  msg_mutex_unlock(s->store->mtx);
+  run(&b);
+  msg_mutex_lock(s->store->mtx);
+  q->inserting--;
+  for (size_t i = 0; i < b.n; i++)
+    b.at[i]->done = true;
+  msg_cond_broadcast(q->inserted);
+}
+
+int msg_mongo_combine(msg_mongo_session *s, const msg_message *m, const bson_t *doc, msg_err *err) {
+  msg_mongo_queue *q = s->queue;
+  waiting w = {.message = m, .doc = doc};
+  msg_mutex_lock(s->store->mtx);
+  append_locked(q, &w);
+  while (!w.done) {
+    if (q->inserting < AT_ONCE && q->first)
+      lead(s, q);
+    else
+      msg_cond_wait_until(q->inserted, s->store->mtx, msg_clock_mono_ms() + LOOK_MS);
+  }
+  msg_mutex_unlock(s->store->mtx);
+  if (w.rc != MSG_OK && err)
+    *err = w.err;
+  return w.rc;
+}

@@ -1,0 +1,61 @@
+"""What README says is otherwise on MongoDB than on the local store, where no other test shows it."""
+from harness import Case, main, until
+
+
+class Differences(Case):
+    def setUp(self):
+        super().setUp()
+        self.a, self.b = self.db("a"), self.db("b")
+
+    def test_an_await_inside_begin_counts_as_seen(self):
+        self.b.one("SELECT msg_listen('news')")
+        self.a.send("news", 1)
+        self.b.rows("BEGIN")
+        self.assertEqual(self.b.wait("news", 5000)["value"], 1)
+        self.b.rows("ROLLBACK")
+        self.assertIsNone(self.b.wait("news", 500))
+
+    def test_what_was_sent_is_seen_at_commit_by_this_connection_too(self):
+        self.a.rows("BEGIN")
+        id = self.a.enqueue("work", 1)
+        self.assertEqual(self.a.one("SELECT count(*) FROM msg_messages"), 0)
+        self.assertIsNone(self.a.claim("work"))
+        self.a.rows("COMMIT")
+        self.assertEqual(self.a.claim("work")["id"], id)
+
+    def test_other_changes_are_made_at_once(self):
+        for sql in ("DELETE FROM msg_messages", "SELECT msg_purge('work')"):
+            self.a.enqueue("work", 1)
+            self.a.rows("BEGIN")
+            self.a.rows(sql)
+            self.assertEqual(self.b.one("SELECT count(*) FROM msg_messages"), 0)
+            self.a.rows("ROLLBACK")
+            self.assertEqual(self.b.one("SELECT count(*) FROM msg_messages"), 0)
+
+    def test_a_key_sent_before_adds_nothing_at_commit(self):
+        first = self.a.enqueue("work", 1, key="k")
+        self.assertEqual(self.a.enqueue("work", 2, key="k"), first)
+        self.a.rows("BEGIN")
+        self.a.enqueue("work", 3, key="k")
+        self.a.rows("COMMIT")
+        self.assertEqual(self.a.one("SELECT count(*) FROM msg_messages"), 1)
+
+    def test_a_killed_workers_claim_comes_back_when_its_lease_ends(self):
+        id = self.a.enqueue("work", 1)
+        worker = self.worker("w")
+        worker.rows("SELECT * FROM msg_claim('work', 1, 3000)")
+        worker.kill()
+        self.assertIsNone(self.b.claim("work"))
+        self.assertEqual(self.b.claim("work", wait_ms=20000)["id"], id)
+
+    def test_a_participant_leaves_with_its_process(self):
+        worker = self.worker("w")
+        worker.rows("SELECT msg_send('t', 1)")
+        alive = "SELECT alive FROM msg_participants WHERE node = 'w'"
+        self.assertEqual(self.a.one(alive), 1)
+        worker.kill()
+        until(lambda: self.a.one(alive) == 0)
+
+
+if __name__ == "__main__":
+    main()
