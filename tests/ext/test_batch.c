@@ -7,6 +7,7 @@
 
 #include "base/mem.h"
 #include "ext/nodes.h"
+#include "store/local/host.h"
 #include "support/host.h"
 
 #define CLAIMED "aaaaaaaaaaaaaaaaaaaaaaaa"
@@ -246,7 +247,12 @@ static int open_ledger(msg_connection *c, const char *target, const msg_settings
   return rc;
 }
 
-static const msg_adapter ADAPTERS[] = {{.scheme = "ledger", .open = open_ledger}};
+static bool host_writes(msg_connection *c) {
+  return msg_local_host_writes(msg_connection_db(c));
+}
+
+static const msg_adapter ADAPTERS[] = {
+    {.scheme = "ledger", .open = open_ledger, .host_writes = host_writes}};
 
 /* --- running ------------------------------------------------------------------------------- */
 

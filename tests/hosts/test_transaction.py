@@ -96,6 +96,7 @@ class Commit(support.Case):
         self.a.rows("ROLLBACK")
         self.assertEqual(self.b.claim("work")["id"], id)
 
+    @support.local_only("on MongoDB an await counts at once")
     def test_a_seen_mark_rolled_back_comes_again(self):
         self.a.send("news", 1)
         self.b.rows("BEGIN")
@@ -477,6 +478,7 @@ class HostSettings(support.Case):
         self.assertEqual(b.one("SELECT count(*) FROM msg_messages WHERE exclusive"), 0)
 
 
+@support.local_only("on MongoDB the host's lock is in nobody's way")
 class WaitingForAWriter(support.Case):
     """Inside BEGIN a verb that another writer holds up waits for it: it has read nothing that could grow stale."""
 

@@ -110,6 +110,7 @@ class Commit(OwnServer):
         many = """WITH RECURSIVE s(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM s WHERE i < 3000)
                   INSERT INTO msg_messages(topic, value, exclusive)
                   SELECT 'work', hex(zeroblob(10000)), 1 FROM s"""  # more than one command may hold
+        self.n = self.db("slow-node", {"write_timeout_ms": 60000})
         self.begin()
         self.n.rows(many)
         self.fail_point({"skip": 1}, failCommands=["insert"], errorCode=2)
