@@ -110,7 +110,8 @@ static int keep_put(struct msg_writes *s, const msg_put *put, msg_err *err) {
   return msg_outbox_keep(s->c, s->o, w, err);
 }
 
-/* A send of the same key earlier in this transaction, of which this would be another; NULL: none. */
+/* A send of the same key earlier in this transaction, of which this would be another; NULL:
+ * none. */
 static const msg_message *find_key(struct msg_writes *s, const msg_message *m) {
   for (size_t i = 0; m->key && i < s->c->outbox.n; i++) {
     const msg_written *w = s->c->outbox.at[i].written;

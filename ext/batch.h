@@ -1,8 +1,9 @@
 /* batch.h - sends and settles in a transaction of the host, on a store that cannot join it.
  *
- * They are kept among the outbox's batches: a ROLLBACK, or a ROLLBACK TO, drops them. They go out as
- * one unit a queue in the outbox's xSync, the last step before SQLite's own commit; if that fails
- * they are taken back. Ids are given at once; a settle looks whose the claim is at once. */
+ * They are kept among the outbox's batches: a ROLLBACK, or a ROLLBACK TO, drops them. They go
+ * out as one unit a queue in the outbox's xSync, the last step before SQLite's own commit; if
+ * that fails they are taken back. Ids are given at once; a settle looks whose the claim is at
+ * once. */
 #ifndef MSG_EXT_BATCH_H
 #define MSG_EXT_BATCH_H
 

@@ -106,8 +106,8 @@ sqlite3 *msg_connection_db(msg_connection *c) {
 
 /* --- what is kept -------------------------------------------------------------------------- */
 
-/* The row of a node that nobody can name again, or that lives by its announcements. By a short-lived connection of our own that does
- * not wait: the host is closing. */
+/* The row of a node that nobody can name again, or that lives by its announcements. By a short-
+ * lived connection of our own that does not wait: the host is closing. */
 static void withdraw(msg_opened *o) {
   msg_store *store = msg_node_store(o->node);
   msg_settings settings;

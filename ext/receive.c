@@ -307,8 +307,8 @@ static int receive_next(sqlite3_vtab_cursor *cursor) {
   r->left = rc == MSG_OK ? r->left - 1 : 0;
   if (rc == MSG_OK || rc == MSG_TIMEOUT)
     return SQLITE_OK;
-  /* What was handed out is marked, and must reach the caller: many throw rows away when the statement
-   * fails. A store out of reach is told by the next statement. */
+  /* What was handed out is marked, and must reach the caller: many throw rows away when the
+   * statement fails. A store out of reach is told by the next statement. */
   if (rc == MSG_UNAVAILABLE)
     return SQLITE_OK;
   return fail(cursor->pVtab, rc, &err);

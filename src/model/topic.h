@@ -45,7 +45,8 @@ int msg_pattern_new(const char *text, msg_pattern **out, msg_err *err);
 void msg_pattern_free(msg_pattern *p);
 const char *msg_pattern_text(const msg_pattern *p);
 enum msg_pattern_kind msg_pattern_kind_of(const msg_pattern *p);
-/** How many bytes of its text every topic that matches begins with; of a regular expression none. */
+/** How many bytes of its text every topic that matches begins with; of a regular expression
+ *  none. */
 size_t msg_pattern_prefix(const msg_pattern *p);
 /** Thread: any, any number at once. */
 bool msg_pattern_match(const msg_pattern *p, const char *topic);

@@ -1,5 +1,5 @@
-/* apply.c - what a transaction of the host did, as one MongoDB transaction; and how it is undone when
- * the host's own commit fails after it. */
+/* apply.c - what a transaction of the host did, as one MongoDB transaction; and how it is undone
+ * when the host's own commit fails after it. */
 #include <string.h>
 
 #include "base/clock.h"

@@ -56,7 +56,8 @@ static bool is_own(const msg_mongo_tend *t, const msg_mongo_queue *queue, const 
   return false;
 }
 
-/* Does a node of this process, not its sender, listen to it? Who did not even announce itself may. */
+/* Does a node of this process, not its sender, listen to it? Who did not even announce itself
+ * may. */
 static bool is_heard(const msg_mongo_tend *t, const msg_mongo_queue *queue,
                      const msg_mongo_arrival *a) {
   if (t->own_count + t->heard_count == 0)

@@ -1,5 +1,5 @@
-/* closing.h - pools that are being destroyed: libmongoc waits up to half a second for the threads by
- * which it watches the servers, and nobody else has to. Private to store/mongo. */
+/* closing.h - pools that are being destroyed: libmongoc waits up to half a second for the
+ * threads by which it watches the servers, and nobody else has to. Private to store/mongo. */
 #ifndef MSG_MONGO_CLOSING_H
 #define MSG_MONGO_CLOSING_H
 

@@ -1,5 +1,5 @@
-/* job.h - work for the server that its caller waits for no longer than it may: libmongoc itself knows no
- * deadline of a call. Private to store/mongo. */
+/* job.h - work for the server that its caller waits for no longer than it may: libmongoc itself
+ * knows no deadline of a call. Private to store/mongo. */
 #ifndef MSG_MONGO_JOB_H
 #define MSG_MONGO_JOB_H
 

@@ -1,5 +1,5 @@
-/* listen.c - who of this process listens to what. Nothing of it is in the database: which broadcasts
- * a node has had is told by their processed_by. */
+/* listen.c - who of this process listens to what. Nothing of it is in the database: which
+ * broadcasts a node has had is told by their processed_by. */
 #include <string.h>
 
 #include "base/clock.h"

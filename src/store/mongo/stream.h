@@ -24,8 +24,8 @@ typedef struct msg_mongo_stream {
 int msg_mongo_stream_open(msg_mongo_store *store, const char *collection, const bson_t *match,
                           const bson_t *project, msg_mongo_stream *out, msg_err *err);
 /** The events of one round of at most `wait_ms` (1 or more), in *reply, the caller's even on
- *  failure; `events` is on its array. MSG_TIMEOUT: none came. MSG_CORRUPT: the stream has ended (the
- *  collection was dropped or renamed, history is lost). */
+ *  failure; `events` is on its array. MSG_TIMEOUT: none came. MSG_CORRUPT: the stream has ended
+ *  (the collection was dropped or renamed, history is lost). */
 int msg_mongo_stream_next(msg_mongo_stream *s, int64_t wait_ms, bson_t *reply, bson_iter_t *events,
                           msg_err *err);
 /** Allowed on one of zeroes. */

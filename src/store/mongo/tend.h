@@ -55,9 +55,9 @@ void msg_mongo_tend_free(msg_mongo_tend *t);
 
 /* ---- deadlines ---- */
 
-/** Something of the queue is due at `at_ms` (a delay, a lease, a group head's life ends): the cursor
- *  thread of this process shall know without asking the server. Never fails: it asks now and then
- *  all the same. */
+/** Something of the queue is due at `at_ms` (a delay, a lease, a group head's life ends): the
+ *  cursor thread of this process shall know without asking the server. Never fails: it asks now
+ *  and then all the same. */
 void msg_mongo_note_due(msg_mongo_store *store, msg_mongo_queue *queue, int64_t at_ms);
 /** The earliest noted, which is forgotten by it; MSG_NEVER if none. */
 int64_t msg_mongo_take_due(msg_mongo_store *store, msg_mongo_queue *queue);

@@ -1,6 +1,6 @@
-/* watch.c - the cursor thread of one queue: a doorbell from its change stream, or from a counter of
- * the server's where there is none; and what keeps the queue in order: deadlines, heartbeats, answers
- * to status requests. Which message came is for the look that follows. */
+/* watch.c - the cursor thread of one queue: a doorbell from its change stream, or from a counter
+ * of the server's where there is none; and what keeps the queue in order: deadlines, heartbeats,
+ * answers to status requests. Which message came is for the look that follows. */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -51,7 +51,8 @@ static void at_latest(int64_t *at_ms, int64_t ms) {
     *at_ms = ms;
 }
 
-/* Asks for the next deadline. What could not be asked or is past already is looked at again soon. */
+/* Asks for the next deadline. What could not be asked or is past already is looked at again
+ * soon. */
 static void refresh(mongo_watch *w) {
   int64_t at_ms = MSG_NEVER, noted_ms = msg_mongo_take_due(w->store, w->session->queue);
   int64_t soon_ms = now_of(w) + RETRY_MS;
@@ -68,7 +69,8 @@ static int stop_at_first(void *arg, const bson_t *doc, msg_err *err) {
   return MSG_OK;
 }
 
-/* Does something wait to be claimed? That a Java node gave a lock back is not told by the stream. */
+/* Does something wait to be claimed? That a Java node gave a lock back is not told by the
+ * stream. */
 static bool is_anything_ready(mongo_watch *w) {
   msg_mongo_use u;
   bool ready = false;
