@@ -115,7 +115,8 @@ static const char sql_floor[] = "SELECT floor FROM @.msg_store_floor WHERE queue
 #define LIVE "@.msg_store_message AS m INDEXED BY msg_store_message_live WHERE m.state = 8"
 /* Where the floor may go: one below the first that waits, else to the last there is. */
 static const char sql_first[] =
-    "SELECT coalesce((SELECT m.seq - 1 FROM " LIVE " AND m.queue = ?1 AND m.topic = ?3 AND m.priority = ?4 AND m.seq > ?5 AND m.sender <> ?2"
+    "SELECT coalesce((SELECT m.seq - 1 FROM " LIVE " AND m.queue = ?1 AND m.topic = ?3"
+    " AND m.priority = ?4 AND m.seq > ?5 AND m.sender <> ?2"
     " AND (m.delete_at IS NULL OR m.delete_at > ?6)"
     " AND NOT EXISTS (SELECT 1 FROM @.msg_store_seen AS s WHERE s.queue = ?1 AND s.node = ?2"
     " AND s.seq = m.seq) AND NOT " MSG_LOCAL_PASSED(?1, ?2) " ORDER BY m.seq LIMIT 1),"
