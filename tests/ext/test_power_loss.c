@@ -20,14 +20,16 @@ static struct shadow { /* what is on the disk for sure */
 } disk[FILES];
 
 static sqlite3_vfs *below;
-static struct {
+
+/* Ours, behind the file of the default VFS. */
+struct tail {
+  const char *name;
   const sqlite3_io_methods *real;
   sqlite3_io_methods ours;
-} methods[FILES];
+};
 
-/* The name lies behind the file of the default VFS. */
-static const char **name_of(sqlite3_file *f) {
-  return (const char **)((char *)f + below->szOsFile);
+static struct tail *tail_of(sqlite3_file *f) {
+  return (struct tail *)((char *)f + below->szOsFile);
 }
 
 static struct shadow *shadow_of(const char *name) {
@@ -47,44 +49,31 @@ static void forget(struct shadow *s) {
   memset(s, 0, sizeof *s);
 }
 
-static const sqlite3_io_methods *real_of(sqlite3_file *f) {
-  for (size_t i = 0; i < FILES; i++)
-    if (f->pMethods == &methods[i].ours)
-      return methods[i].real;
-  fail_msg("a file of another VFS");
-  return NULL;
-}
-
 static int sync_file(sqlite3_file *f, int flags) {
-  const sqlite3_io_methods *real = real_of(f);
-  int rc = real->xSync(f, flags);
-  if (rc != SQLITE_OK || !*name_of(f))
+  const struct tail *t = tail_of(f);
+  int rc = t->real->xSync(f, flags);
+  if (rc != SQLITE_OK || !t->name)
     return rc;
-  struct shadow *s = shadow_of(*name_of(f));
+  struct shadow *s = shadow_of(t->name);
   forget(s);
-  snprintf(s->name, sizeof s->name, "%s", *name_of(f));
-  assert_int_equal(real->xFileSize(f, &s->n), SQLITE_OK);
+  snprintf(s->name, sizeof s->name, "%s", t->name);
+  assert_int_equal(t->real->xFileSize(f, &s->n), SQLITE_OK);
   s->bytes = malloc((size_t)s->n + 1);
   assert_non_null(s->bytes);
-  assert_int_equal(real->xRead(f, s->bytes, (int)s->n, 0), SQLITE_OK);
+  assert_int_equal(t->real->xRead(f, s->bytes, (int)s->n, 0), SQLITE_OK);
   return SQLITE_OK;
 }
 
 static int open_file(sqlite3_vfs *vfs, const char *name, sqlite3_file *f, int flags,
                      int *out_flags) {
+  struct tail *t = tail_of(f);
   (void)vfs;
   int rc = below->xOpen(below, name, f, flags, out_flags);
   if (rc != SQLITE_OK)
     return rc;
-  *name_of(f) = name;
-  size_t i = 0;
-  while (methods[i].real && methods[i].real != f->pMethods)
-    i++;
-  assert_true(i < FILES);
-  methods[i].real = f->pMethods;
-  methods[i].ours = *f->pMethods;
-  methods[i].ours.xSync = sync_file;
-  f->pMethods = &methods[i].ours;
+  *t = (struct tail){.name = name, .real = f->pMethods, .ours = *f->pMethods};
+  t->ours.xSync = sync_file;
+  f->pMethods = &t->ours;
   return SQLITE_OK;
 }
 
@@ -102,7 +91,7 @@ static int setup(void **state) {
   vfs = *below;
   vfs.zName = "lossy";
   vfs.pNext = NULL;
-  vfs.szOsFile = below->szOsFile + (int)sizeof(char *);
+  vfs.szOsFile = below->szOsFile + (int)sizeof(struct tail);
   vfs.xOpen = open_file;
   vfs.xDelete = delete_file;
   return sqlite3_vfs_register(&vfs, 0);

@@ -89,9 +89,9 @@ static void broadcasts_sent_out_of_order(void **state) {
   contract *k = *state;
   contract_listen(k, "one", "t", false);
   contract_listen(k, "all", "t", false);
-  PUT(.topic = "t", .text = "due", .delay_ms = 5);
+  PUT(.topic = "t", .text = "due", .delay_ms = 500);
   PUT(.topic = "t", .text = "4");
-  contract_pass(k, 10); /* nobody has looked when the next is sent */
+  contract_pass(k, 600); /* nobody has looked when the next is sent */
   PUT(.topic = "t", .text = "6");
   PUT(.topic = "t", .text = "7");
   PUT(.topic = "t", .text = "2", .delay_ms = -2000);
