@@ -13,11 +13,7 @@ need() {
   "$@" >/dev/null 2>&1 || missing+=($packages)
 }
 compiles() { echo "#include <stdio.h>" | "$1" -x c -fsyntax-only -; }
-links() { echo "int main(void){return 0;}" | "$1" -x c - "${@:2}" -o /dev/null; }
-mongoc_found() { pkg-config --exists mongoc2 || pkg-config --exists 'libmongoc-1.0 >= 1.23'; }
-mongod_found() {
-  [[ -n ${MSG_TEST_MONGODB_URI:-} ]] || command -v mongod || /usr/bin/python3 -m pip --version
-}
+links() { echo "int main(void){return 0;}" | "$1" -x c "$2" -o /dev/null -; }
 formats() { [[ $(clang-format-14 --version) == *"version 14."* ]]; }
 
 check_run() {
@@ -28,18 +24,15 @@ check_run() {
   need pkg-config command -v pkg-config
   need sqlite3 command -v "${SQLITE3:-sqlite3}"
   need libsqlite3-dev pkg-config --exists sqlite3
-  need libmongoc-dev mongoc_found
   need iso-codes test -e /usr/share/iso-codes/json
 }
 check_test() {
   check_run
   need libcmocka-dev pkg-config --exists cmocka
   need python3 test -x /usr/bin/python3
-  need "python3-pip libcurl4" mongod_found # for the tests' MongoDB
 }
 check_ci() {
   check_test
-  need "libsasl2-dev libssl-dev libsnappy-dev libzstd-dev zlib1g-dev libicu-dev" links gcc -lsasl2 -lssl -lsnappy -lzstd -lz -licuuc
   need clang-14 compiles clang-14
   need libclang-rt-14-dev links clang-14 -fsanitize=address
   need clang-format-14 formats

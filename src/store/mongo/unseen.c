@@ -37,6 +37,9 @@ static void append_expr(const struct looking *l, bson_t *one, const msg_mongo_li
   if (others)
     BCON_APPEND(&and_, "3", "{", "$ne", "[", BCON_UTF8("$sender"), "{", "$literal", BCON_UTF8(me),
                 "}", "]", "}");
+  if (others && others->since_ms > INT64_MIN) /* by its sending: timestamp is the delivery */
+    BCON_APPEND(&and_, "5", "{", "$gt", "[", "{", "$ifNull", "[", BCON_UTF8("$sq.sent"),
+                BCON_UTF8("$timestamp"), "]", "}", BCON_INT64(others->since_ms), "]", "}");
   if (others && others->before_count) {
     BSON_APPEND_DOCUMENT_BEGIN(&and_, "4", &no);
     BSON_APPEND_DOCUMENT_BEGIN(&no, "$not", &in);
@@ -110,8 +113,6 @@ static void append_broadcasts(const struct looking *l, const msg_mongo_listen *l
   begin_branch(l, any, n, &one, listen);
   append_topics(l, &one, topics);
   BSON_APPEND_NULL(&one, "recipients");
-  if (listen->since_ms > INT64_MIN)
-    BCON_APPEND(&one, "timestamp", "{", "$gt", BCON_INT64(listen->since_ms), "}");
   bson_append_document_end(any, &one);
 }
 
