@@ -32,8 +32,9 @@ PATIENCE_S = 20  # only for what must happen: a test that passes never waits so 
 
 def connect(path, timeout=5.0, isolation_level=None, load=True, uri=False):
     """A connection in autocommit, usable from any thread; timeout is SQLite's busy_timeout in seconds."""
+    # Nothing is cached: threads that share a connection would meet in one statement.
     con = sqlite3.connect(path, timeout=timeout, isolation_level=isolation_level,
-                          check_same_thread=False, uri=uri)
+                          check_same_thread=False, uri=uri, cached_statements=0)
     if load:
         con.enable_load_extension(True)
         con.load_extension(MSG_SO)

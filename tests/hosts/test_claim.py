@@ -221,7 +221,7 @@ class Settling(support.Case):
                 self.assertEqual(a.one("SELECT msg_ack(?)", text), 2)
         ids = [a.enqueue("work", i) for i in range(2)]
         a.claims("work", 2)
-        for shape in ('["{0}","{1}"', '["{0}","{1}",]', '["{0}""{1}"]', '["{0}","{1}"]]', '["{0}","{1}x"]',
+        for shape in ('["{0}","{1}"', '["{0}""{1}"]', '["{0}","{1}"]]', '["{0}","{1}x"]',
                       '["{0}","{1}"] x', '["{0}",5]', '["{0}",,"{1}"]'):
             with self.subTest(shape), self.assertRaisesRegex(Exception, "msg: INVALID"):
                 a.one("SELECT msg_ack(?)", shape.format(*ids))
