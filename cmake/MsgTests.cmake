@@ -37,6 +37,9 @@ function(msg_mongodb_properties name source)
   if(name STREQUAL mongo.faults)
     set_tests_properties(${name} PROPERTIES RUN_SERIAL ON TIMEOUT 1200)
   endif()
+  if(name MATCHES "^mongo.(faults|races)$") # minutes, and a machine of their own: by hand
+    set_property(TEST ${name} APPEND PROPERTY LABELS slow)
+  endif()
   set_property(GLOBAL APPEND PROPERTY MSG_MONGODB_TESTS ${name})
 endfunction()
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# install-deps.sh run|test|ci: install from apt what is missing for a goal. With nothing missing
+# install-deps.sh run|test|mongodb|ci: install from apt what is missing for a goal. With nothing missing
 # apt is not touched. Neither root nor password-less sudo: print the line to run, exit 1.
 set -euo pipefail
 goal=${1:-}
@@ -14,6 +14,10 @@ need() {
 }
 compiles() { echo "#include <stdio.h>" | "$1" -x c -fsyntax-only -; }
 links() { echo "int main(void){return 0;}" | "$1" -x c "$2" -o /dev/null -; }
+mongoc_found() { pkg-config --exists mongoc2 || pkg-config --exists 'libmongoc-1.0 >= 1.23'; }
+mongod_found() {
+  [[ -n ${MSG_TEST_MONGODB_URI:-} ]] || command -v mongod || /usr/bin/python3 -m pip --version
+}
 formats() { [[ $(clang-format-14 --version) == *"version 14."* ]]; }
 
 check_run() {
@@ -31,6 +35,11 @@ check_test() {
   need libcmocka-dev pkg-config --exists cmocka
   need python3 test -x /usr/bin/python3
 }
+check_mongodb() {
+  check_test
+  need libmongoc-dev mongoc_found
+  need "python3-pip libcurl4" mongod_found # for the tests' server
+}
 check_ci() {
   check_test
   need clang-14 compiles clang-14
@@ -43,8 +52,8 @@ check_ci() {
 }
 
 case $goal in
-run | test | ci) "check_$goal" ;;
-*) echo "usage: install-deps.sh run|test|ci" >&2 && exit 2 ;;
+run | test | mongodb | ci) "check_$goal" ;;
+*) echo "usage: install-deps.sh run|test|mongodb|ci" >&2 && exit 2 ;;
 esac
 ((${#missing[@]})) || exit 0
 
