@@ -47,8 +47,10 @@ class Types(support.Case):
 
     def test_escaped_backslashes_and_deeper_nuls_are_no_nul(self):
         a = self.db("a")
-        for options in (r'{"key":"x\\u0000"}', r'{"map":{"k":"\u0000"},"key":"\\"}', r'{"additional":["\\",{"k":"\u0000"}]}',
-                        r'{"map":{"k":[{"\u0000":"\u0000"}]},"msg":"\u0001"}'):
+        shapes = [r'{"key":"x\\u0000"}', r'{"map":{"k":"\u0000"},"key":"\\"}', r'{"additional":["\\",{"k":"\u0000"}]}']
+        if not support.MONGODB:  # no key of its documents holds a NUL
+            shapes.append(r'{"map":{"k":[{"\u0000":"\u0000"}]},"msg":"\u0001"}')
+        for options in shapes:
             self.assertEqual(len(a.one("SELECT msg_enqueue('t', 1, ?)", options)), 24)
         self.assertEqual(a.column("SELECT key FROM msg_messages WHERE key LIKE 'x%'"), [r"x\u0000"])
 
