@@ -18,6 +18,7 @@ mongoc_found() { pkg-config --exists mongoc2 || pkg-config --exists 'libmongoc-1
 mongod_found() {
   [[ -n ${MSG_TEST_MONGODB_URI:-} ]] || command -v mongod || /usr/bin/python3 -m pip --version
 }
+has_library() { [[ $(ldconfig -p) == *"$1 "* ]]; }
 formats() { [[ $(clang-format-14 --version) == *"version 14."* ]]; }
 
 check_run() {
@@ -38,7 +39,9 @@ check_test() {
 check_mongodb() {
   check_test
   need libmongoc-dev mongoc_found
-  need "python3-pip libcurl4" mongod_found # for the tests' server
+  need python3-pip mongod_found # the tests' server
+  need libcurl4 has_library libcurl.so.4
+  need libssl3 has_library libssl.so.3
 }
 check_ci() {
   check_test
