@@ -70,22 +70,6 @@ bool msg_batch_pending(const msg_connection *c, const msg_opened *o) {
   return false;
 }
 
-static bool one_queue(const msg_opened *a, const msg_opened *b) {
-  msg_settings sa, sb;
-  if (a == b)
-    return true;
-  if (msg_node_store(a->node) != msg_node_store(b->node) ||
-      msg_node_settings(a->node, &sa, NULL) != MSG_OK)
-    return false;
-  bool same = msg_node_settings(b->node, &sb, NULL) == MSG_OK;
-  if (same) {
-    same = strcmp(msg_settings_queue(&sa), msg_settings_queue(&sb)) == 0;
-    msg_settings_clear(&sb);
-  }
-  msg_settings_clear(&sa);
-  return same;
-}
-
 /* --- keeping a put ------------------------------------------------------------------------- */
 
 static size_t size_of(const msg_message *m) {
@@ -116,7 +100,8 @@ static const msg_message *find_key(struct msg_writes *s, const msg_message *m) {
   for (size_t i = 0; m->key && i < s->c->outbox.n; i++) {
     const msg_written *w = s->c->outbox.at[i].written;
     if (w && !w->settles && w->message.key && strcmp(w->message.key, m->key) == 0 &&
-        strcmp(w->message.topic, m->topic) == 0 && one_queue(s->c->outbox.at[i].opened, s->o))
+        strcmp(w->message.topic, m->topic) == 0 &&
+        msg_opened_same_queue(s->c->outbox.at[i].opened, s->o))
       return &w->message;
   }
   return NULL;
@@ -319,7 +304,7 @@ static int unit_gather(msg_connection *c, size_t from, int which, struct unit *n
   *n = (struct unit){0};
   for (size_t i = from; rc == MSG_OK && i < box->n; i++) {
     msg_batch *b = &box->at[i];
-    if (!is_due(b, which) || (n->o && !one_queue(n->o, b->opened)))
+    if (!is_due(b, which) || (n->o && !msg_opened_same_queue(n->o, b->opened)))
       continue;
     n->o = b->opened;
     b->taken = true;

@@ -61,9 +61,12 @@ static int find_adapter(const char *target, const msg_adapter **out, msg_err *er
       msg_show(scheme).s);
 }
 
-static bool same_queue(const msg_opened *a, const msg_opened *b) {
+bool msg_opened_same_queue(const msg_opened *a, const msg_opened *b) {
   msg_settings sa, sb;
-  if (msg_node_settings(a->node, &sa, NULL) != MSG_OK)
+  if (a == b)
+    return true;
+  if (msg_node_store(a->node) != msg_node_store(b->node) ||
+      msg_node_settings(a->node, &sa, NULL) != MSG_OK)
     return false;
   bool same = msg_node_settings(b->node, &sb, NULL) == MSG_OK;
   if (same) {
@@ -79,8 +82,7 @@ static bool same_queue(const msg_opened *a, const msg_opened *b) {
 static bool is_same(const msg_opened *a, const msg_opened *b) {
   if (a->node == b->node)
     return true;
-  return msg_node_automatic(a->node) && msg_node_automatic(b->node) &&
-         msg_node_store(a->node) == msg_node_store(b->node) && same_queue(a, b);
+  return msg_node_automatic(a->node) && msg_node_automatic(b->node) && msg_opened_same_queue(a, b);
 }
 
 /* Appends, unless this connection has the node already. */

@@ -20,6 +20,8 @@ int msg_connection_node(msg_connection *c, const char *name, msg_opened **out, m
 int msg_connection_again(msg_connection *c, msg_opened *o, msg_err *err);
 /** msg_close: NULL is the current node. *closed false: there was none. */
 int msg_connection_close_node(msg_connection *c, const char *name, bool *closed, msg_err *err);
+/** Are both on one queue of one store? False when that cannot be told. */
+bool msg_opened_same_queue(const msg_opened *a, const msg_opened *b);
 /** Iterate over the open nodes: NULL starts. */
 msg_opened *msg_connection_next(msg_connection *c, msg_opened *after);
 

@@ -14,6 +14,19 @@ typedef struct outbox_table {
   bool temp;
 } outbox_table;
 
+static int table_new(sqlite3 *db, msg_connection *c, const char *columns, outbox_table **out) {
+  int rc = sqlite3_declare_vtab(db, columns);
+  if (rc != SQLITE_OK)
+    return rc;
+  outbox_table *t = msg_zalloc(sizeof *t);
+  if (!t)
+    return SQLITE_NOMEM;
+  t->c = c;
+  msg_connection_ref(c);
+  *out = t;
+  return SQLITE_OK;
+}
+
 /* --- msg_outbox ---------------------------------------------------------------------------- */
 
 static int outbox_connect(sqlite3 *db, void *aux, int argc, const char *const *argv,
@@ -25,17 +38,13 @@ static int outbox_connect(sqlite3 *db, void *aux, int argc, const char *const *a
     *error = sqlite3_mprintf("msg: INVALID: module " NAME " is private: it makes no other table");
     return SQLITE_ERROR;
   }
-  int rc = sqlite3_declare_vtab(db, "CREATE TABLE x(marker)");
+  outbox_table *t;
+  int rc = table_new(db, c, "CREATE TABLE x(marker)", &t);
   if (rc != SQLITE_OK)
     return rc;
-  outbox_table *t = msg_zalloc(sizeof *t);
-  if (!t)
-    return SQLITE_NOMEM;
-  t->c = c;
   t->temp = temp;
   if (temp)
     c->temp_up = true;
-  msg_connection_ref(c);
   msg_connection_table_up(c);
   *out = &t->base;
   return SQLITE_OK;
@@ -184,15 +193,11 @@ static int owner_connect(sqlite3 *db, void *aux, int argc, const char *const *ar
                          sqlite3_vtab **out, char **error) {
   msg_connection *c = aux;
   (void)argc, (void)argv, (void)error;
-  int rc = sqlite3_declare_vtab(db, "CREATE TABLE x(unused)");
+  outbox_table *t;
+  int rc = table_new(db, c, "CREATE TABLE x(unused)", &t);
   if (rc != SQLITE_OK)
     return rc;
-  outbox_table *t = msg_zalloc(sizeof *t);
-  if (!t)
-    return SQLITE_NOMEM;
-  t->c = c;
   c->owner_up = true;
-  msg_connection_ref(c);
   *out = &t->base;
   return SQLITE_OK;
 }

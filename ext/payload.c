@@ -13,6 +13,16 @@ static bool is_whole(double r) {
 
 /* --- payload to columns -------------------------------------------------------------------- */
 
+/* Takes `sql`. */
+static int prepare(sqlite3 *db, sqlite3_str *sql, sqlite3_stmt **out, msg_err *err) {
+  char *text = sqlite3_str_finish(sql);
+  if (!text)
+    return msg_err_nomem(err);
+  int rc = sqlite3_prepare_v2(db, text, -1, out, NULL);
+  sqlite3_free(text);
+  return rc == SQLITE_OK ? MSG_OK : msg_sqlite_fail(db, rc, "payload", err);
+}
+
 /* WHERE comes first: json_extract would fail on text that is no JSON. */
 int msg_payload_reader(sqlite3 *db, const msg_queue_def *def, sqlite3_stmt **out, msg_err *err) {
   sqlite3_str *sql = sqlite3_str_new(db);
@@ -21,12 +31,7 @@ int msg_payload_reader(sqlite3 *db, const msg_queue_def *def, sqlite3_stmt **out
                         def->columns[i].name);
   }
   sqlite3_str_appendall(sql, " WHERE json_valid(?1)");
-  char *text = sqlite3_str_finish(sql);
-  if (!text)
-    return msg_err_nomem(err);
-  int rc = sqlite3_prepare_v2(db, text, -1, out, NULL);
-  sqlite3_free(text);
-  return rc == SQLITE_OK ? MSG_OK : msg_sqlite_fail(db, rc, "payload", err);
+  return prepare(db, sql, out, err);
 }
 
 /* What a column of this type makes of a value when it is stored. */
@@ -64,12 +69,7 @@ static int prepare_build(sqlite3 *db, const msg_queue_def *def, sqlite3_stmt **o
     sqlite3_str_appendf(sql, "%s%Q, CASE ?%d WHEN 1 THEN json(?%d) ELSE ?%d END", i ? "," : "",
                         def->columns[i].name, 2 * i + 2, 2 * i + 1, 2 * i + 1);
   sqlite3_str_appendall(sql, ")");
-  char *text = sqlite3_str_finish(sql);
-  if (!text)
-    return msg_err_nomem(err);
-  int rc = sqlite3_prepare_v2(db, text, -1, out, NULL);
-  sqlite3_free(text);
-  return rc == SQLITE_OK ? MSG_OK : msg_sqlite_fail(db, rc, "payload", err);
+  return prepare(db, sql, out, err);
 }
 
 /* The kept statement, or one of its own for an INSERT inside an INSERT. */

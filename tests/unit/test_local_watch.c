@@ -412,21 +412,19 @@ static void watches_a_file_without_a_store(void **state) {
 
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
-/* What holds whatever the way, once more where the system gives no word. */
+/* What holds whatever the way. */
+#define ANY_WAY                                                                                    \
+  TEST(hears_in_every_journal_mode), TEST(hears_of_a_wal_that_comes_later),                        \
+      TEST(says_nothing_for_what_is_not_committed), TEST(says_so_when_the_file_stays_locked),      \
+      TEST(waits_beside_a_writer), TEST(holds_no_lock), TEST(says_when_the_file_is_removed),       \
+      TEST(says_when_the_file_is_moved), TEST(says_when_the_file_is_replaced),                     \
+      TEST(wakes_when_an_owner_dies), TEST(watches_a_file_without_a_store)
+
+/* Once more where the system gives no word. */
 static int run_polling(void *arg) {
   (void)arg;
   static const struct CMUnitTest tests[] = {
-      TEST(hears_in_every_journal_mode),
-      TEST(hears_of_a_wal_that_comes_later),
-      TEST(says_nothing_for_what_is_not_committed),
-      TEST(says_so_when_the_file_stays_locked),
-      TEST(waits_beside_a_writer),
-      TEST(holds_no_lock),
-      TEST(says_when_the_file_is_removed),
-      TEST(says_when_the_file_is_moved),
-      TEST(says_when_the_file_is_replaced),
-      TEST(wakes_when_an_owner_dies),
-      TEST(watches_a_file_without_a_store),
+      ANY_WAY,
   };
   if (!deny_syscall(SYS_inotify_init1, EMFILE))
     return SKIPPED;
@@ -445,19 +443,9 @@ static void works_without_words(void **state) {
 int main(void) {
   static const struct CMUnitTest tests[] = {
       cmocka_unit_test(works_without_words), /* forks: nothing is open yet */
-      TEST(hears_in_every_journal_mode),
-      TEST(hears_of_a_wal_that_comes_later),
-      TEST(says_nothing_for_what_is_not_committed),
-      TEST(says_so_when_the_file_stays_locked),
-      TEST(waits_beside_a_writer),
-      TEST(holds_no_lock),
-      TEST(says_when_the_file_is_removed),
-      TEST(says_when_the_file_is_moved),
-      TEST(says_when_the_file_is_replaced),
+      ANY_WAY,
       TEST(polls_where_there_is_no_inotify),
-      TEST(wakes_when_an_owner_dies),
       TEST(idles_cheaply),
-      TEST(watches_a_file_without_a_store),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -314,37 +314,34 @@ static int note_life(void *arg, const bson_t *doc, msg_err *err) {
   return MSG_OK;
 }
 
-/* Behind very many of those that do not count the answer is early, never late. */
-static void settle_rows(struct soonest *w) {
+/* The rows of `filter`, by `note`. Behind very many of those that do not count the answer is early,
+ * never late. Takes filter and opts. */
+static int look_for(msg_mongo_session *s, msg_mongo_use *u, bson_t *filter, bson_t *opts,
+                    int (*note)(void *, const bson_t *, msg_err *), struct soonest *w,
+                    msg_err *err) {
+  int rc = msg_mongo_each(u, s->names.messages, "look for a deadline", filter, opts, note, w, err);
   if (w->rows == LOOK && w->last_ms < w->at_ms)
     w->at_ms = w->last_ms;
   w->rows = 0;
+  bson_destroy(opts);
+  bson_destroy(filter);
+  return rc;
 }
 
 static int first_until(msg_mongo_session *s, msg_mongo_use *u, struct soonest *w, msg_err *err) {
-  bson_t *filter = BCON_NEW("sq.until", "{", "$gt", BCON_DATE_TIME(0), "}");
   bson_t *opts = BCON_NEW("sort", "{", "sq.until", BCON_INT32(1), "}", "limit", BCON_INT64(LOOK),
                           "projection", "{", "sq.until", BCON_INT32(1), "sq.state", BCON_INT32(1),
                           "sq.group", BCON_INT32(1), "}");
-  int rc =
-      msg_mongo_each(u, s->names.messages, "look for a deadline", filter, opts, note_until, w, err);
-  settle_rows(w);
-  bson_destroy(opts);
-  bson_destroy(filter);
-  return rc;
+  return look_for(s, u, BCON_NEW("sq.until", "{", "$gt", BCON_DATE_TIME(0), "}"), opts, note_until,
+                  w, err);
 }
 
 static int first_life(msg_mongo_session *s, msg_mongo_use *u, struct soonest *w, msg_err *err) {
-  bson_t *filter = BCON_NEW("delete_at", "{", "$gt", BCON_DATE_TIME(w->now_ms), "}");
   bson_t *opts =
       BCON_NEW("sort", "{", "delete_at", BCON_INT32(1), "}", "limit", BCON_INT64(LOOK),
                "projection", "{", "delete_at", BCON_INT32(1), "sq.state", BCON_INT32(1), "}");
-  int rc =
-      msg_mongo_each(u, s->names.messages, "look for a deadline", filter, opts, note_life, w, err);
-  settle_rows(w);
-  bson_destroy(opts);
-  bson_destroy(filter);
-  return rc;
+  return look_for(s, u, BCON_NEW("delete_at", "{", "$gt", BCON_DATE_TIME(w->now_ms), "}"), opts,
+                  note_life, w, err);
 }
 
 int msg_mongo_deadline(msg_session *base, int64_t *at_ms, msg_err *err) {

@@ -45,18 +45,23 @@ void msg_mongo_texts_clear(msg_mongo_texts *l) {
 
 /* ---- pieces ---- */
 
-void msg_mongo_append_ids(bson_t *doc, const char *key, const char *op, const msg_oid *ids,
-                          size_t n) {
-  bson_t in, array;
+void msg_mongo_append_oids(bson_t *doc, const char *key, const msg_oid *ids, size_t n) {
+  bson_t array;
   char buffer[16];
   const char *k;
-  BSON_APPEND_DOCUMENT_BEGIN(doc, key, &in);
-  BSON_APPEND_ARRAY_BEGIN(&in, op, &array);
+  BSON_APPEND_ARRAY_BEGIN(doc, key, &array);
   for (size_t i = 0; i < n; i++) {
     bson_uint32_to_string((uint32_t)i, &k, buffer, sizeof buffer);
     msg_mongo_append_oid(&array, k, &ids[i]);
   }
-  bson_append_array_end(&in, &array);
+  bson_append_array_end(doc, &array);
+}
+
+void msg_mongo_append_ids(bson_t *doc, const char *key, const char *op, const msg_oid *ids,
+                          size_t n) {
+  bson_t in;
+  BSON_APPEND_DOCUMENT_BEGIN(doc, key, &in);
+  msg_mongo_append_oids(&in, op, ids, n);
   bson_append_document_end(doc, &in);
 }
 

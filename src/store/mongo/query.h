@@ -23,6 +23,8 @@ typedef struct msg_mongo_texts {
 int msg_mongo_texts_add(msg_mongo_texts *l, const char *text);
 void msg_mongo_texts_clear(msg_mongo_texts *l);
 
+/** key: [ids] */
+void msg_mongo_append_oids(bson_t *doc, const char *key, const msg_oid *ids, size_t n);
 /** key: {op: [ids]}, op "$in" or "$nin". */
 void msg_mongo_append_ids(bson_t *doc, const char *key, const char *op, const msg_oid *ids,
                           size_t n);

@@ -17,9 +17,10 @@ static int64_t field(const bson_t *reply, const char *name) {
   return bson_iter_init_find(&it, reply, name) ? bson_iter_as_int64(&it) : 0;
 }
 
-int msg_mongo_update(msg_mongo_use *u, const char *collection, const char *what,
-                     const bson_t *filter, const bson_t *change, msg_mongo_result *out,
-                     msg_err *err) {
+/* Changes whatever matches `filter`; change NULL: removes it. */
+static int write_many(msg_mongo_use *u, const char *collection, const char *what,
+                      const bson_t *filter, const bson_t *change, msg_mongo_result *out,
+                      msg_err *err) {
   mongoc_collection_t *c = msg_mongo_collection(u, collection);
   int64_t deadline_ms = msg_clock_mono_ms() + MSG_MONGO_WRITE_MS;
   bson_error_t error;
@@ -27,42 +28,32 @@ int msg_mongo_update(msg_mongo_use *u, const char *collection, const char *what,
   bool ok;
   int rc = MSG_OK;
   for (;;) {
-    ok = mongoc_collection_update_many(c, filter, change, NULL, &reply, &error);
+    ok = change ? mongoc_collection_update_many(c, filter, change, NULL, &reply, &error)
+                : mongoc_collection_delete_many(c, filter, NULL, &reply, &error);
     if (ok || !again(&error, &reply, deadline_ms))
       break;
     bson_destroy(&reply);
   }
   if (!ok)
     rc = msg_mongo_fail(u->store, what, &error, &reply, err);
-  else if (out)
+  else if (out) /* what a command does not count is 0 */
     *out = (msg_mongo_result){.matched = field(&reply, "matchedCount"),
-                              .modified = field(&reply, "modifiedCount")};
+                              .modified = field(&reply, "modifiedCount"),
+                              .deleted = field(&reply, "deletedCount")};
   bson_destroy(&reply);
   mongoc_collection_destroy(c);
   return rc;
 }
 
+int msg_mongo_update(msg_mongo_use *u, const char *collection, const char *what,
+                     const bson_t *filter, const bson_t *change, msg_mongo_result *out,
+                     msg_err *err) {
+  return write_many(u, collection, what, filter, change, out, err);
+}
+
 int msg_mongo_delete(msg_mongo_use *u, const char *collection, const char *what,
                      const bson_t *filter, msg_mongo_result *out, msg_err *err) {
-  mongoc_collection_t *c = msg_mongo_collection(u, collection);
-  int64_t deadline_ms = msg_clock_mono_ms() + MSG_MONGO_WRITE_MS;
-  bson_error_t error;
-  bson_t reply;
-  bool ok;
-  int rc = MSG_OK;
-  for (;;) {
-    ok = mongoc_collection_delete_many(c, filter, NULL, &reply, &error);
-    if (ok || !again(&error, &reply, deadline_ms))
-      break;
-    bson_destroy(&reply);
-  }
-  if (!ok)
-    rc = msg_mongo_fail(u->store, what, &error, &reply, err);
-  else if (out)
-    *out = (msg_mongo_result){.deleted = field(&reply, "deletedCount")};
-  bson_destroy(&reply);
-  mongoc_collection_destroy(c);
-  return rc;
+  return write_many(u, collection, what, filter, NULL, out, err);
 }
 
 mongoc_cursor_t *msg_mongo_query(msg_mongo_use *u, const char *collection, const bson_t *filter,

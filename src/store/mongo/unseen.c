@@ -23,7 +23,7 @@ struct looking {
 /* Conditions that hold for nearly every message, as expressions: no index shall be tempted by them.
  * An ObjectId, alive, not taken by me; `others`: not mine, and not there before I listened. */
 static void append_expr(const struct looking *l, bson_t *one, const msg_mongo_listen *others) {
-  bson_t expr, and_, no, in, pair, ids;
+  bson_t expr, and_, no, in, pair;
   const char *me = l->actor->node;
   BSON_APPEND_DOCUMENT_BEGIN(one, "$expr", &expr);
   BSON_APPEND_ARRAY_BEGIN(&expr, "$and", &and_);
@@ -37,22 +37,16 @@ static void append_expr(const struct looking *l, bson_t *one, const msg_mongo_li
   if (others)
     BCON_APPEND(&and_, "3", "{", "$ne", "[", BCON_UTF8("$sender"), "{", "$literal", BCON_UTF8(me),
                 "}", "]", "}");
-  if (others && others->since_ms > INT64_MIN) /* by its sending: timestamp is the delivery */
-    BCON_APPEND(&and_, "5", "{", "$gt", "[", "{", "$ifNull", "[", BCON_UTF8("$sq.sent"),
+  bool since = others && others->since_ms > INT64_MIN;
+  if (since) /* by its sending: timestamp is the delivery */
+    BCON_APPEND(&and_, "4", "{", "$gt", "[", "{", "$ifNull", "[", BCON_UTF8("$sq.sent"),
                 BCON_UTF8("$timestamp"), "]", "}", BCON_INT64(others->since_ms), "]", "}");
   if (others && others->before_count) {
-    BSON_APPEND_DOCUMENT_BEGIN(&and_, "4", &no);
+    BSON_APPEND_DOCUMENT_BEGIN(&and_, since ? "5" : "4", &no);
     BSON_APPEND_DOCUMENT_BEGIN(&no, "$not", &in);
     BSON_APPEND_ARRAY_BEGIN(&in, "$in", &pair);
     BSON_APPEND_UTF8(&pair, "0", "$_id");
-    BSON_APPEND_ARRAY_BEGIN(&pair, "1", &ids);
-    for (size_t i = 0; i < others->before_count; i++) {
-      char buffer[16];
-      const char *key;
-      bson_uint32_to_string((uint32_t)i, &key, buffer, sizeof buffer);
-      msg_mongo_append_oid(&ids, key, &others->before[i]);
-    }
-    bson_append_array_end(&pair, &ids);
+    msg_mongo_append_oids(&pair, "1", others->before, others->before_count);
     bson_append_array_end(&in, &pair);
     bson_append_document_end(&no, &in);
     bson_append_document_end(&and_, &no);
