@@ -93,9 +93,10 @@ static void bulk_pair(const char *figure, const char *database, const char *bare
 }
 
 void bench_mongo_send(void) {
-  bulk_pair("INSERT of 10,000, to another process", "bench_bulk", "bench_bulk_bare", "{}");
+  bulk_pair("INSERT of 10,000, to another process", "bench_bulk", "bench_bulk_bare",
+            "{\"write_timeout_ms\": 60000}");
   bulk_pair("INSERT of 10,000, to another process, lean", "bench_lean", "bench_lean_bare",
-            MONGO_LEAN);
+            "{\"indexes\": \"lean\", \"write_timeout_ms\": 60000}");
 }
 
 /* ---- 16 threads ---- */
