@@ -8,7 +8,7 @@ source=$(cd "$here/../.." && pwd)
 . "$here/debian.sh"
 root=$MSG_CACHE/sid
 packages=(gcc libc6-dev make cmake ninja-build pkgconf libsqlite3-dev sqlite3 libcmocka-dev python3 iso-codes
-  libmongoc-dev libcurl4t64 libssl3t64) # the last two for mongod
+  libmongoc-dev libcurl4t64 libssl3t64 openssl) # for mongod, and its tests
 
 mkdir -p "$MSG_CACHE"
 exec 9>"$MSG_CACHE/sid.lock"
