@@ -41,6 +41,7 @@ typedef struct msg_mongo_queue {
   int inserting;                          /* batches of them under way */
   msg_cond *inserted;                     /* immutable; with the store's mtx */
   struct msg_mongo_unmark *unmarks;       /* marks.h */
+  struct msg_mongo_regret *regrets;       /* regret.h */
   struct msg_mongo_mark *marks;           /* marks.h */
   size_t mark_count, mark_cap;
 } msg_mongo_queue;
@@ -78,8 +79,8 @@ typedef struct msg_mongo_session {
   msg_mongo_names names;
   int64_t participant_timeout_ms; /* from the settings of session_open, as the rest */
   int64_t write_timeout_ms;
-  bool lean;                      /* only the indexes that we need */
-  char check;                     /* implementation_check: 'w', 't', 'i' */
+  bool lean;  /* only the indexes that we need */
+  char check; /* implementation_check: 'w', 't', 'i' */
 } msg_mongo_session;
 
 /* ---- pool.c: clients ---- */

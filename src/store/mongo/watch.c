@@ -111,7 +111,6 @@ static bool tend(mongo_watch *w) {
     msg_mongo_give(&u);
     w->beat_ms = mono_ms + MSG_MONGO_HEARTBEAT_MS;
   }
-  msg_mongo_regrets_try(w->session);
   at_latest(&w->due_ms, msg_mongo_take_due(w->store, w->session->queue));
   if (now_of(w) >= w->due_ms) {
     sweep(w);
