@@ -13,6 +13,7 @@
 #include "store/mongo/change.h"
 #include "store/mongo/claiming.h"
 #include "store/mongo/group.h"
+#include "store/mongo/regret.h"
 
 #define ROUNDS    8
 #define ROUND_MAX 5000 /* messages */
@@ -82,12 +83,7 @@ static int hand_over(msg_list *from, msg_list *out, msg_err *err) {
 
 /* An error after the mark: nothing of it may stay claimed by a caller who does not know. */
 static int give_up(msg_mongo_claiming *c, int rc) {
-  bson_t filter = BSON_INITIALIZER;
-  bson_t *change = msg_mongo_change_free("claim", 0, INT64_MAX);
-  msg_mongo_append_mine(&filter, c, &c->ids);
-  msg_mongo_update(c->u, c->s->names.messages, "claim", &filter, change, NULL, NULL);
-  bson_destroy(change);
-  bson_destroy(&filter);
+  msg_mongo_regret_claim(c->s, &c->ids, c->token);
   return rc;
 }
 

@@ -25,6 +25,11 @@
 #define MSG_MONGO_OPERATIONS 64    /* clients for operations */
 #define MSG_MONGO_CURSORS    64    /* clients for cursor threads */
 
+/* A look that is not taken again for a while. */
+typedef struct msg_mongo_turn {
+  int64_t at_ms, pause_ms; /* the last, 0 never; what follows it */
+} msg_mongo_turn;
+
 /* What is known of one queue in this process. Lives as long as the store. */
 typedef struct msg_mongo_queue {
   struct msg_mongo_queue *next;
@@ -34,13 +39,14 @@ typedef struct msg_mongo_queue {
   bool grouped;                           /* a message with a group was met */
   bool unnamed;                           /* a message with `name` alone was met */
   int64_t locked_at_ms;                   /* a lock of a Java node was met, monotonic; 0 never */
-  int64_t swept_at_ms;                    /* last look of a sweep, 0 never */
-  int64_t passed_at_ms;                   /* last look for heads that Java nodes took */
-  int64_t repaired_at_ms;                 /* last look for groups without head */
+  msg_mongo_turn swept;                   /* for what is due */
+  msg_mongo_turn passed;                  /* for heads that Java nodes took */
+  msg_mongo_turn repaired;                /* for groups without head */
   struct msg_mongo_waiting *first, *last; /* combine.h: single sends to go out */
   int inserting;                          /* batches of them under way */
   msg_cond *inserted;                     /* immutable; with the store's mtx */
   struct msg_mongo_unmark *unmarks;       /* marks.h */
+  struct msg_mongo_regret *regrets;       /* regret.h */
   struct msg_mongo_mark *marks;           /* marks.h */
   size_t mark_count, mark_cap;
 } msg_mongo_queue;
@@ -78,8 +84,8 @@ typedef struct msg_mongo_session {
   msg_mongo_names names;
   int64_t participant_timeout_ms; /* from the settings of session_open, as the rest */
   int64_t write_timeout_ms;
-  bool lean;                      /* only the indexes that we need */
-  char check;                     /* implementation_check: 'w', 't', 'i' */
+  bool lean;  /* only the indexes that we need */
+  char check; /* implementation_check: 'w', 't', 'i' */
 } msg_mongo_session;
 
 /* ---- pool.c: clients ---- */
@@ -190,6 +196,9 @@ bool msg_mongo_lost_indexes(msg_mongo_session *s, const msg_err *err);
  *  *moved (may be NULL): how many. */
 int msg_mongo_sweep(msg_mongo_session *s, msg_mongo_use *u, int64_t max_attempts, bool force,
                     int *moved, msg_err *err);
+/** For a thread that idles: what no time tells of groups, if it is time for it and the queue has
+ *  groups. *moved as above. */
+int msg_mongo_sweep_groups(msg_mongo_session *s, int *moved, msg_err *err);
 
 /* ---- seen.c ---- */
 

@@ -171,7 +171,8 @@ static int mark(struct marking *w, msg_err *err) {
   return rc == MSG_OK && w->shared && result.matched < (int64_t)w->ids.n ? find_lost(w, err) : rc;
 }
 
-static int remove_now(struct marking *w, msg_err *err) {
+/* What fails here goes by its delete_at: the message is the caller's. */
+static void remove_now(struct marking *w) {
   bson_t filter = BSON_INITIALIZER, now;
   msg_mongo_now_expr(&now, 0);
   msg_mongo_append_ids(&filter, "_id", "$in", w->ids.at, w->ids.n);
@@ -179,10 +180,9 @@ static int remove_now(struct marking *w, msg_err *err) {
   BCON_APPEND(&filter, "$expr", "{", "$and", "[", "{", "$gt", "[", BCON_UTF8("$delete_at"),
               BCON_NULL, "]", "}", "{", "$lte", "[", BCON_UTF8("$delete_at"), BCON_DOCUMENT(&now),
               "]", "}", "]", "}");
-  int rc = msg_mongo_delete(w->u, w->s->names.messages, "await", &filter, NULL, err);
+  msg_mongo_delete(w->u, w->s->names.messages, "await", &filter, NULL, NULL);
   bson_destroy(&now);
   bson_destroy(&filter);
-  return rc;
 }
 
 /* ---- the verb ---- */
@@ -224,7 +224,7 @@ static int run(struct marking *w, msg_err *err) {
   if (rc == MSG_OK && w->ids.n && (rc = mark(w, err)) != MSG_OK)
     regret(w);
   if (rc == MSG_OK && w->ids.n && w->deletes_now)
-    rc = remove_now(w, err);
+    remove_now(w);
   return rc;
 }
 
