@@ -207,9 +207,7 @@ static void note_event(msg_cursor *c, bool silence, bool pushed) {
 /* A message goes to those who want it, who are woken once the last that came with it is there; any
  * other event makes everybody look. */
 static void take_event(msg_cursor *c, msg_event *event) {
-  bool pushed = event->kind == MSG_EVENT_MESSAGE;
-  if (pushed)
-    msg_deliver(c->store, event);
+  bool pushed = event->kind == MSG_EVENT_MESSAGE && msg_deliver(c->store, event);
   msg_message_clear(&event->message);
   note_event(c, false, pushed);
   if (!event->more)
@@ -359,6 +357,12 @@ void msg_cursor_detach(msg_cursor *c, int n) {
 }
 
 /* --- waiting ------------------------------------------------------------------------------- */
+
+void msg_cursor_lose(msg_cursor *c) {
+  msg_mutex_lock(c->mtx);
+  turn_locked(c, atomic_load(&c->pushing));
+  msg_mutex_unlock(c->mtx);
+}
 
 uint32_t msg_cursor_epoch(msg_cursor *c) {
   return atomic_load(&c->pushing) ? atomic_load(&c->epoch) : 0;

@@ -47,6 +47,8 @@ int msg_cursor_join(msg_cursor *c, msg_gate *gate);
 void msg_cursor_quit(msg_cursor *c, const msg_gate *gate);
 /** The same number as before: all that has come since was pushed. 0: it is not pushed. */
 uint32_t msg_cursor_epoch(msg_cursor *c);
+/** What was pushed was lost: every waiter looks at the store. */
+void msg_cursor_lose(msg_cursor *c);
 
 /** A wait begins / is over. */
 void msg_cursor_enter(msg_cursor *c);

@@ -2,7 +2,8 @@
 
 #include <string.h>
 
-#include "engine/node_int.h"
+#include "base/clock.h"
+#include "engine/offer.h"
 
 /* Inboxes hold no more, however large the window is. */
 #define INBOX_MAX 1024
@@ -10,7 +11,6 @@
 typedef struct delivery {
   msg_parcel *parcel;
   int64_t told_ms;
-  bool exclusive;
 } delivery;
 
 enum whose { OTHERS, OURS, UNSURE };
@@ -39,12 +39,6 @@ static enum whose whose_locked(const msg_node *node, const msg_message *m, int64
 
 static void deliver_to(msg_node *node, void *arg) {
   const delivery *d = arg;
-  if (d->exclusive) { /* who claims looks */
-    msg_mutex_lock(node->mtx);
-    node->inbox.rung = true;
-    msg_mutex_unlock(node->mtx);
-    return;
-  }
   msg_mutex_lock(node->mtx);
   enum whose whose = whose_locked(node, msg_parcel_message(d->parcel), d->told_ms);
   int64_t window = node->policy->settings.window_size;
@@ -55,18 +49,18 @@ static void deliver_to(msg_node *node, void *arg) {
   msg_mutex_unlock(node->mtx);
 }
 
-static void lose(msg_node *node, void *arg) {
-  (void)arg;
-  msg_mutex_lock(node->mtx);
-  msg_inbox_lose(&node->inbox);
-  msg_mutex_unlock(node->mtx);
-}
-
-void msg_deliver(msg_store *store, msg_event *event) {
-  delivery d = {.told_ms = event->told_ms, .exclusive = event->message.exclusive};
+bool msg_deliver(msg_store *store, msg_event *event) {
+  bool exclusive = event->message.exclusive;
+  delivery d = {.told_ms = event->told_ms};
   d.parcel = msg_parcel_new(&event->message, d.told_ms);
-  msg_nodes_each(store, d.parcel ? deliver_to : lose, &d);
+  if (!d.parcel)
+    return false;
+  if (exclusive)
+    msg_offer(store, d.parcel, msg_clock_mono_ms() + event->turn_ms);
+  else
+    msg_nodes_each(store, deliver_to, &d);
   msg_parcel_unref(d.parcel);
+  return true;
 }
 
 static void ring(msg_node *node, void *arg) {

@@ -5,8 +5,9 @@
 
 #include "store/store.h"
 
-/** To every node that wants it. Owns: event->message, which is emptied. */
-void msg_deliver(msg_store *store, msg_event *event);
+/** To every node that wants it; an exclusive one to a claim that waits. Owns: event->message, which is
+ *  emptied. False: no memory, everybody shall look at the store. */
+bool msg_deliver(msg_store *store, msg_event *event);
 /** Wake the waits of the nodes that got something. */
 void msg_deliver_ring(msg_store *store);
 

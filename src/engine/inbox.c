@@ -42,6 +42,10 @@ msg_parcel *msg_parcel_new(msg_message *m, int64_t told_ms) {
   return p;
 }
 
+void msg_parcel_ref(msg_parcel *p) {
+  atomic_fetch_add(&p->refs, 1);
+}
+
 void msg_parcel_unref(msg_parcel *p) {
   if (!p || atomic_fetch_sub(&p->refs, 1) > 1)
     return;
@@ -83,7 +87,7 @@ bool msg_inbox_push(msg_inbox *b, msg_parcel *parcel, size_t max) {
   size_t i = b->n++;
   for (; i > 0 && msg_message_cmp(&b->at[i - 1].parcel->message, &parcel->message) > 0; i--)
     b->at[i] = b->at[i - 1];
-  atomic_fetch_add(&parcel->refs, 1);
+  msg_parcel_ref(parcel);
   b->at[i] = (struct msg_inbox_item){parcel, ++b->pushes};
   b->bytes += parcel->bytes;
   b->rung = true;

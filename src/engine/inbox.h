@@ -14,7 +14,8 @@ typedef struct msg_parcel msg_parcel;
 
 /** Owns: *m, which is emptied, also on failure. `told_ms` as in msg_event. NULL: no memory. */
 msg_parcel *msg_parcel_new(msg_message *m, int64_t told_ms);
-/** Any thread. NULL allowed. */
+/** Any thread; unref: NULL allowed. */
+void msg_parcel_ref(msg_parcel *p);
 void msg_parcel_unref(msg_parcel *p);
 const msg_message *msg_parcel_message(const msg_parcel *p);
 

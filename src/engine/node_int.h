@@ -54,6 +54,7 @@ struct msg_node {
   size_t reserved_count, reserved_cap;
   bool reserved_looked; /* a look left their answers alone */
   msg_inbox inbox;
+  struct msg_bid *bids;            /* claims that wait: offer.h */
   msg_pattern *vain[MSG_VAIN_MAX]; /* claims that found nothing, oldest first */
   size_t vain_count;
   msg_recent recent;
@@ -101,6 +102,7 @@ typedef struct msg_wait {
   int64_t deadline_ms;       /* monotonic */
   uint32_t mark;
   uint64_t pushes; /* of the inbox, when it began */
+  int64_t look_ms; /* monotonic: the next sleep ends at the latest */
 } msg_wait;
 
 /** Probes for interruption. Errors: MSG_INVALID negative time-out, MSG_INTERRUPTED,
@@ -113,6 +115,8 @@ void msg_wait_mark(msg_wait *w);
  *  Errors: MSG_TIMEOUT, MSG_MISUSE (blind), MSG_INTERRUPTED, MSG_SHUTDOWN, MSG_UNAVAILABLE. */
 int msg_wait_again(msg_wait *w, msg_err *err);
 void msg_wait_end(msg_wait *w);
+/** The next sleep ends at the monotonic `at_ms` at the latest. */
+void msg_wait_until(msg_wait *w, int64_t at_ms);
 /** What a blind call gets. Returns MSG_MISUSE. */
 int msg_wait_blind(const char *verb, const char *topic, msg_err *err);
 

@@ -3,7 +3,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
-#include "engine/node_int.h"
+#include "engine/offer.h"
 
 /* --- listening ----------------------------------------------------------------------------- */
 
@@ -239,32 +239,86 @@ bool msg_node_claimed_in_vain(msg_node *node, const char *topic) {
 
 /* --- claiming ------------------------------------------------------------------------------ */
 
+/* One claim, at work. */
+typedef struct claiming {
+  msg_use *use;
+  msg_call *call;
+  msg_wait *wait;
+  msg_claim *query;
+  msg_bid bid; /* while it waits */
+  /* the last look at the store: what came since is offered */
+  uint32_t epoch;
+  const msg_policy *policy;
+} claiming;
+
 /* A claim writes, so a waiter asks first whether there is something: fifty idle ones cost no
  * write. */
-static int look_for_claim(msg_use *u, msg_call *call, const msg_wait *w, msg_claim *query,
-                          msg_list *out, msg_err *err) {
+static int claim_by_look(claiming *c, msg_list *out, msg_err *err) {
+  msg_use *u = c->use;
   bool there = true;
   int rc = MSG_OK;
-  query->paused = (const msg_pattern *const *)u->policy->paused;
-  query->paused_count = u->policy->paused_count;
-  if (w->waits)
-    rc = MSG_STORE(u, msg_call_looks(call), claimable, &u->actor, query, &there, err);
+  c->epoch = msg_cursor_epoch(u->node->cursor);
+  c->policy = u->policy;
+  c->query->offered_count = 0;
+  if (c->wait->waits)
+    rc = MSG_STORE(u, msg_call_looks(c->call), claimable, &u->actor, c->query, &there, err);
   if (rc == MSG_OK && there)
-    rc = MSG_STORE(u, call->session, claim, &u->actor, query, out, err);
+    rc = MSG_STORE(u, c->call->session, claim, &u->actor, c->query, out, err);
+  return rc;
+}
+
+/* What goes wrong with them is for whoever looks. */
+static int claim_offered(claiming *c, msg_list *out, msg_err *err) {
+  msg_use *u = c->use;
+  msg_oid *ids = NULL;
+  int64_t now_ms = c->wait->last ? MSG_NEVER : msg_clock_mono_ms();
+  if (msg_bid_take(&c->bid, now_ms, &ids, &c->query->offered_count) != MSG_OK)
+    return claim_by_look(c, out, err);
+  int rc = MSG_OK;
+  c->query->offered = ids;
+  if (c->query->offered_count > 0)
+    rc = MSG_STORE(u, c->call->session, claim, &u->actor, c->query, out, err);
+  if (rc != MSG_OK)
+    msg_cursor_lose(u->node->cursor);
+  c->query->offered = NULL;
+  c->query->offered_count = 0;
+  msg_free(ids);
+  return rc;
+}
+
+static int look_for_claim(claiming *c, msg_list *out, msg_err *err) {
+  msg_use *u = c->use;
+  c->query->paused = (const msg_pattern *const *)u->policy->paused;
+  c->query->paused_count = u->policy->paused_count;
+  bool offered = c->wait->waits && c->epoch != 0 && c->policy == u->policy &&
+                 c->epoch == msg_cursor_epoch(u->node->cursor) && !msg_bid_look(&c->bid);
+  return offered ? claim_offered(c, out, err) : claim_by_look(c, out, err);
+}
+
+static int claim_until(claiming *c, msg_list *out, msg_err *err) {
+  const size_t before = out->n;
+  int rc = MSG_OK;
+  while (rc == MSG_OK) {
+    msg_wait_mark(c->wait);
+    rc = look_for_claim(c, out, err);
+    if (rc != MSG_OK || out->n > before)
+      break;
+    if (c->wait->waits)
+      msg_wait_until(c->wait, msg_bid_due(&c->bid));
+    rc = msg_wait_again(c->wait, err);
+  }
   return rc;
 }
 
 static int claim(msg_use *u, msg_call *call, msg_wait *w, msg_claim *query, msg_list *out,
                  msg_err *err) {
   const size_t before = out->n;
-  int rc;
-  do {
-    msg_wait_mark(w);
-    rc = look_for_claim(u, call, w, query, out, err);
-    if (rc != MSG_OK || out->n > before)
-      break;
-    rc = msg_wait_again(w, err);
-  } while (rc == MSG_OK);
+  claiming c = {.use = u, .call = call, .wait = w, .query = query};
+  if (w->waits)
+    msg_bid_open(&c.bid, u->node, query->pattern, query->count);
+  int rc = claim_until(&c, out, err);
+  if (w->waits)
+    msg_bid_close(&c.bid, out, before);
   if (rc == MSG_OK)
     msg_look_handed(u->node, out, before, MSG_STAT_CLAIMED);
   return rc;

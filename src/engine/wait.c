@@ -23,6 +23,7 @@ int msg_wait_begin(msg_wait *w, msg_use *use, msg_call *call, const char *verb, 
                        "%s on '%s': a time-out of %lld ms is negative: give 0 to look once", verb,
                        msg_show(w->topic).s, (long long)timeout_ms);
   w->waits = timeout_ms > 0;
+  w->look_ms = MSG_NEVER;
   w->deadline_ms = msg_clock_add(msg_clock_mono_ms(), timeout_ms);
   msg_mutex_lock(use->node->mtx);
   w->pushes = use->node->inbox.pushes;
@@ -98,10 +99,15 @@ int msg_wait_again(msg_wait *w, msg_err *err) {
     msg_cursor_enter(node->cursor);
   }
   bool watched = msg_cursor_rouse(node->cursor, &w->use->policy->settings);
-  int rc = sleep_until_look(w, watched ? MSG_NEVER : next_poll(w), err);
+  int64_t look_ms = watched ? MSG_NEVER : next_poll(w);
+  int rc = sleep_until_look(w, w->look_ms < look_ms ? w->look_ms : look_ms, err);
   if (rc == MSG_OK)
     msg_use_refresh(w->use);
   return rc;
+}
+
+void msg_wait_until(msg_wait *w, int64_t at_ms) {
+  w->look_ms = at_ms;
 }
 
 void msg_wait_end(msg_wait *w) {
