@@ -250,7 +250,7 @@ int msg_mongo_put(msg_session *base, const msg_actor *actor, msg_put *items, siz
     items[0].existed = false;
     return put_one(s, items[0].message, err);
   }
-  int rc = msg_mongo_take(s->store, "send", &u, err);
+  int rc = msg_mongo_take_bounded(s, "send", &u, err);
   if (rc != MSG_OK)
     return rc;
   rc = msg_mongo_indexes(s, &u, err);

@@ -154,7 +154,7 @@ int msg_mongo_change(msg_session *base, const msg_actor *actor, const msg_oid *i
   msg_mongo_use u;
   struct changing w = {.s = s, .u = &u, .id = id, .update = update};
   (void)actor;
-  int rc = msg_mongo_take(s->store, "update", &u, err);
+  int rc = msg_mongo_take_bounded(s, "update", &u, err);
   if (rc != MSG_OK)
     return rc;
   rc = run(&w, err);
@@ -200,7 +200,7 @@ int msg_mongo_remove(msg_session *base, const msg_actor *actor, const msg_oid *i
   msg_mongo_session *s = (msg_mongo_session *)base;
   msg_mongo_use u;
   (void)actor;
-  int rc = msg_mongo_take(s->store, "delete", &u, err);
+  int rc = msg_mongo_take_bounded(s, "delete", &u, err);
   if (rc != MSG_OK)
     return rc;
   rc = remove_it(s, &u, id, err);
