@@ -72,6 +72,7 @@ static int begin_now(struct beginning *b, msg_err *err) {
   bson_t *filter = visible_filter(b);
   bson_t *opts = BCON_NEW("projection", "{", "topic", BCON_INT32(1), "name", BCON_INT32(1),
                           "timestamp", BCON_INT32(1), "}");
+  msg_mongo_append_durable(b->s->store, opts);
   rc = msg_mongo_each(&u, b->s->names.messages, "listen", filter, opts, note_visible, b, err);
   if (rc == MSG_OK && b->before.n > BEFORE_MAX) {
     b->since_ms = b->youngest_ms;
