@@ -13,6 +13,7 @@
 #include "store/mongo/change.h"
 #include "store/mongo/claiming.h"
 #include "store/mongo/group.h"
+#include "store/mongo/interest.h"
 
 #define ROUNDS    8
 #define ROUND_MAX 5000 /* messages */
@@ -190,6 +191,7 @@ int msg_mongo_claim(msg_session *base, const msg_actor *actor, const msg_claim *
   msg_mongo_claiming c = {.s = s, .u = &u, .actor = actor, .claim = claim};
   msg_err own = MSG_ERR_INIT;
   err = err ? err : &own;
+  msg_mongo_interest_claim(s, claim->pattern);
   int rc = msg_mongo_take(s->store, "claim", &u, err);
   if (rc != MSG_OK)
     return rc;
@@ -293,6 +295,7 @@ int msg_mongo_claimable(msg_session *base, const msg_actor *actor, const msg_cla
   msg_err own = MSG_ERR_INIT;
   bool found = false;
   err = err ? err : &own;
+  msg_mongo_interest_claim(s, claim->pattern);
   int rc = msg_mongo_take(s->store, "look for messages", &u, err);
   if (rc != MSG_OK)
     return rc;

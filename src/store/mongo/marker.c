@@ -7,7 +7,7 @@
 #include "store/mongo/marks.h"
 
 #define BATCH        1000
-#define LINGER_MS    20    /* others may come, and the answer goes first */
+#define LINGER_MS    100   /* others may come, and answers go first */
 #define PAUSE_MS     200   /* after a failure */
 #define LAST_LOOK_MS 15000 /* after a mark was taken back */
 #define STOP_MS      3000  /* tries of the last ones */

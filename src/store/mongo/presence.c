@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "base/process.h"
 #include "base/str.h"
+#include "store/mongo/interest.h"
 #include "store/mongo/tend.h"
 
 /* Morphium removes the document of a node that was silent for three time-outs. */
@@ -283,6 +284,8 @@ int msg_mongo_presence_put(msg_session *base, const msg_participant *p, msg_err 
   msg_mongo_give(&u);
   if (rc == MSG_OK && strcmp(p->process, msg_process_self()) == 0)
     rc = msg_mongo_own_put(s->store, s->queue, p, err);
+  if (rc == MSG_OK && !p->automatic)
+    msg_mongo_interest_widen(s->store);
   return rc;
 }
 
