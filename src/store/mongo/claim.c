@@ -14,6 +14,7 @@
 #include "store/mongo/claiming.h"
 #include "store/mongo/group.h"
 #include "store/mongo/interest.h"
+#include "store/mongo/regret.h"
 
 #define ROUNDS    8
 #define ROUND_MAX 5000 /* messages */
@@ -86,12 +87,7 @@ static int hand_over(msg_list *from, msg_list *out, msg_err *err) {
 
 /* An error after the mark: nothing of it may stay claimed by a caller who does not know. */
 static int give_up(msg_mongo_claiming *c, int rc) {
-  bson_t filter = BSON_INITIALIZER;
-  bson_t *change = msg_mongo_change_free("claim", 0, INT64_MAX);
-  msg_mongo_append_mine(&filter, c, &c->ids);
-  msg_mongo_update(c->u, c->s->names.messages, "claim", &filter, change, NULL, NULL);
-  bson_destroy(change);
-  bson_destroy(&filter);
+  msg_mongo_regret_claim(c->s, &c->ids, c->token);
   return rc;
 }
 
@@ -192,7 +188,7 @@ int msg_mongo_claim(msg_session *base, const msg_actor *actor, const msg_claim *
   msg_err own = MSG_ERR_INIT;
   err = err ? err : &own;
   msg_mongo_interest_claim(s, claim->pattern);
-  int rc = msg_mongo_take(s->store, "claim", &u, err);
+  int rc = msg_mongo_take_bounded(s, "claim", &u, err);
   if (rc != MSG_OK)
     return rc;
   rc = claim_with(&c, out, err);
@@ -296,7 +292,7 @@ int msg_mongo_claimable(msg_session *base, const msg_actor *actor, const msg_cla
   bool found = false;
   err = err ? err : &own;
   msg_mongo_interest_claim(s, claim->pattern);
-  int rc = msg_mongo_take(s->store, "look for messages", &u, err);
+  int rc = msg_mongo_take_bounded(s, "look for messages", &u, err);
   if (rc != MSG_OK)
     return rc;
   c.now_ms = msg_mongo_now_ms(s->store);

@@ -3,9 +3,11 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "base/process.h"
 #include "base/str.h"
+#include "store/mongo/bounded.h"
 #include "store/mongo/query.h"
 #include "store/mongo/status.h"
 #include "store/mongo/tend.h"
@@ -208,6 +210,7 @@ static void end_cursor(msg_mongo_use *u, const struct open_cursor *c) {
 }
 
 #define STREAMS_MAX 16
+#define ROUND_MS    500
 
 void msg_mongo_interest_widen(msg_mongo_store *store) {
   struct open_cursor open[STREAMS_MAX];
@@ -216,6 +219,8 @@ void msg_mongo_interest_widen(msg_mongo_store *store) {
   size_t n = copy_cursors(store->tend, open, STREAMS_MAX);
   if (n == 0 || msg_mongo_take(store, "watch", &u, NULL) != MSG_OK)
     return;
+  u.bounded = true; /* it only saves the rest of a round */
+  msg_mongo_bound(msg_clock_mono_ms() + ROUND_MS);
   for (size_t i = 0; i < n; i++)
     end_cursor(&u, &open[i]);
   msg_mongo_give(&u);

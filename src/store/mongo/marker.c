@@ -1,18 +1,20 @@
-/* marker.c - the thread that writes marks after the hand-out: all that have gathered, by one call. It
- * is there from the first such mark on. */
+/* marker.c - the store's thread for what nobody waits for: it writes marks after the hand-out, all
+ * that have gathered by one call, and undoes what is regretted. It is there from the first such
+ * thing on. */
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/mem.h"
 #include "store/mongo/marks.h"
+#include "store/mongo/regret.h"
 
 #define BATCH        1000
-#define LINGER_MS    100   /* others may come, and answers go first */
-#define PAUSE_MS     200   /* after a failure */
-#define LAST_LOOK_MS 15000 /* after a mark was taken back */
-#define STOP_MS      3000  /* tries of the last ones */
-#define IDLE_MS      60000 /* just a look */
-#define FORGET_TRIES 3000  /* then they are handed out once more: ten minutes */
+#define LINGER_MS    100    /* others may come, and answers go first */
+#define PAUSE_MS     200    /* after a failure */
+#define LOOKS_MS     240000 /* how long a mark that was taken back may be under way */
+#define STOP_MS      3000   /* tries of the last ones */
+#define IDLE_MS      60000  /* just a look */
+#define FORGET_TRIES 3000   /* then they are handed out once more: ten minutes */
 
 struct work {
   msg_mongo_queue *queue; /* NULL: nothing to do */
@@ -123,16 +125,18 @@ static void drop_marks_locked(msg_mongo_queue *q, const msg_mongo_unmark *x) {
   q->mark_count = n;
 }
 
-/* Once done they can be handed out. Later once more, for a write that was under way meanwhile. */
+/* Once done they can be handed out. Later again, ever more seldom, for a write that was under way
+ * meanwhile. */
 static void end_unmark_locked(msg_mongo_queue *q, msg_mongo_unmark *x, bool done) {
   if (done && !x->again)
     drop_marks_locked(q, x);
-  if (done && x->again) {
+  int64_t now_ms = msg_clock_mono_ms(), age_ms = now_ms - x->since_ms;
+  if (done && age_ms > LOOKS_MS) {
     unmark_free(x);
     return;
   }
-  x->again = done;
-  x->at_ms = msg_clock_mono_ms() + (done ? LAST_LOOK_MS : PAUSE_MS);
+  x->again = x->again || done;
+  x->at_ms = now_ms + (done && age_ms > PAUSE_MS ? age_ms : PAUSE_MS);
   x->next = q->unmarks;
   q->unmarks = x;
 }
@@ -199,6 +203,7 @@ static void run(void *arg) {
     }
     int64_t next_ms = lingers ? store->marks_due_ms : msg_clock_mono_ms() + IDLE_MS;
     bool idle = !unmark_one(store, &next_ms) && !w.queue;
+    idle = !msg_mongo_regret_try_locked(store, &next_ms) && idle;
     work_clear(&w);
     if (store->marks_stop && (idle || msg_clock_mono_ms() >= end_ms))
       break;
@@ -219,6 +224,13 @@ static bool start_locked(msg_mongo_store *store) {
     store->marks_changed = msg_cond_new();
   return store->marks_changed && !store->marks_stop &&
          msg_thread_start(&store->marker, "msg-marker", run, store, NULL) == MSG_OK;
+}
+
+bool msg_mongo_marker_rouse_locked(msg_mongo_store *store) {
+  bool ok = start_locked(store);
+  if (ok)
+    msg_cond_broadcast(store->marks_changed);
+  return ok;
 }
 
 bool msg_mongo_marks_later(msg_mongo_session *s, const char *node, const msg_mongo_ids *ids) {
@@ -244,14 +256,14 @@ bool msg_mongo_marks_regret(msg_mongo_session *s, const char *node, msg_mongo_id
     return false;
   }
   memcpy(x->token, token, sizeof x->token);
+  x->since_ms = msg_clock_mono_ms();
   msg_mutex_lock(s->store->mtx);
-  bool ok = start_locked(s->store);
+  bool ok = msg_mongo_marker_rouse_locked(s->store);
   if (ok) {
     x->ids = *ids;
     *ids = (msg_mongo_ids){0};
     x->next = s->queue->unmarks;
     s->queue->unmarks = x;
-    msg_cond_broadcast(s->store->marks_changed);
   }
   msg_mutex_unlock(s->store->mtx);
   if (!ok)

@@ -8,6 +8,7 @@
 #include "store/mongo/due.h"
 #include "store/mongo/job.h"
 #include "store/mongo/marks.h"
+#include "store/mongo/regret.h"
 #include "store/mongo/tend.h"
 
 static unsigned caps(const msg_store *base) {
@@ -36,6 +37,7 @@ static void store_close(msg_store *base) {
     store->queues = q->next;
     for (size_t i = 0; i < q->mark_count; i++)
       msg_free(q->marks[i].node);
+    msg_mongo_regrets_free(q);
     msg_cond_free(q->inserted);
     msg_free(q->marks);
     msg_free(q->name);
@@ -94,8 +96,8 @@ static int session_open(msg_store *base, msg_host *host, const char *queue,
   s->store = store;
   s->names = names;
   s->participant_timeout_ms = settings->participant_timeout_ms;
+  s->write_timeout_ms = settings->write_timeout_ms;
   s->lean = strcmp(msg_settings_indexes(settings), "lean") == 0;
-  s->check = msg_settings_implementation_check(settings)[0];
   s->check = msg_settings_implementation_check(settings)[0];
   *out = &s->base;
   return MSG_OK;

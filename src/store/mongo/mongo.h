@@ -19,13 +19,18 @@
 /* Time limits, ms. */
 #define MSG_MONGO_SELECT_MS  5000  /* until a fitting server is found */
 #define MSG_MONGO_SOCKET_MS  10000 /* one answer of a server */
-#define MSG_MONGO_WRITE_MS   5000  /* a majority write */
+#define MSG_MONGO_WRITE_MS   5000  /* a majority write for which nobody waits */
 #define MSG_MONGO_POOL_MS    5000  /* a free client */
 #define MSG_MONGO_AWAIT_MS   1000  /* one round of a change stream */
 #define MSG_MONGO_DONE_MS    60000 /* a message outlives a claim by so much, whatever its ttl */
 #define MSG_MONGO_KEPT_MS    10000 /* a settled message stays so long, so that a retry sees it */
 #define MSG_MONGO_OPERATIONS 64    /* clients for operations */
 #define MSG_MONGO_CURSORS    64    /* clients for cursor threads */
+
+/* A look that is not taken again for a while. */
+typedef struct msg_mongo_turn {
+  int64_t at_ms, pause_ms; /* the last, 0 never; what follows it */
+} msg_mongo_turn;
 
 /* What is known of one queue in this process. Lives as long as the store. */
 typedef struct msg_mongo_queue {
@@ -36,13 +41,14 @@ typedef struct msg_mongo_queue {
   bool grouped;                           /* a message with a group was met */
   bool unnamed;                           /* a message with `name` alone was met */
   int64_t locked_at_ms;                   /* a lock of a Java node was met, monotonic; 0 never */
-  int64_t swept_at_ms;                    /* last look of a sweep, 0 never */
-  int64_t passed_at_ms;                   /* last look for heads that Java nodes took */
-  int64_t repaired_at_ms;                 /* last look for groups without head */
+  msg_mongo_turn swept;                   /* for what is due */
+  msg_mongo_turn passed;                  /* for heads that Java nodes took */
+  msg_mongo_turn repaired;                /* for groups without head */
   struct msg_mongo_waiting *first, *last; /* combine.h: single sends to go out */
   int inserting;                          /* batches of them under way */
   msg_cond *inserted;                     /* immutable; with the store's mtx */
   struct msg_mongo_unmark *unmarks;       /* marks.h */
+  struct msg_mongo_regret *regrets;       /* regret.h */
   struct msg_mongo_mark *marks;           /* marks.h */
   size_t mark_count, mark_cap;
 } msg_mongo_queue;
@@ -82,9 +88,10 @@ typedef struct msg_mongo_session {
   msg_mongo_store *store;
   msg_mongo_queue *queue;
   msg_mongo_names names;
-  int64_t participant_timeout_ms; /* from the settings of session_open */
-  bool lean;                      /* only the indexes that we need */
-  char check;                     /* implementation_check: 'w', 't', 'i' */
+  int64_t participant_timeout_ms; /* from the settings of session_open, as the rest */
+  int64_t write_timeout_ms;
+  bool lean;  /* only the indexes that we need */
+  char check; /* implementation_check: 'w', 't', 'i' */
 } msg_mongo_session;
 
 /* ---- pool.c: clients ---- */
@@ -94,11 +101,18 @@ typedef struct msg_mongo_use {
   msg_mongo_store *store;
   mongoc_client_pool_t *pool;
   mongoc_client_t *client;
+  int64_t until_ms; /* monotonic: nothing is tried again after it */
+  bool bounded;     /* and no answer is waited for */
 } msg_mongo_use;
 
 /** Take a client for operations, waiting at most MSG_MONGO_POOL_MS. `what` begins the error's text.
+ *  Each answer may take MSG_MONGO_SOCKET_MS: for looks, which read much, and for threads of ours.
  *  Errors: MSG_UNAVAILABLE none came free; MSG_FORKED. */
 int msg_mongo_take(msg_mongo_store *store, const char *what, msg_mongo_use *out, msg_err *err);
+/** The same for a verb whose answers all have to come within the session's write_timeout_ms. Until
+ *  the give, no other is taken by this thread. */
+int msg_mongo_take_bounded(msg_mongo_session *s, const char *what, msg_mongo_use *out,
+                           msg_err *err);
 /** The same from the pool for cursor threads. */
 int msg_mongo_take_cursor(msg_mongo_store *store, const char *what, msg_mongo_use *out,
                           msg_err *err);
@@ -195,6 +209,9 @@ bool msg_mongo_lost_indexes(msg_mongo_session *s, const msg_err *err);
  *  *moved (may be NULL): how many. */
 int msg_mongo_sweep(msg_mongo_session *s, msg_mongo_use *u, int64_t max_attempts, bool force,
                     int *moved, msg_err *err);
+/** For a thread that idles: what no time tells of groups, if it is time for it and the queue has
+ *  groups. *moved as above. */
+int msg_mongo_sweep_groups(msg_mongo_session *s, int *moved, msg_err *err);
 
 /* ---- seen.c ---- */
 

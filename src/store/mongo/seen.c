@@ -209,7 +209,8 @@ static int mark(struct marking *w, msg_err *err) {
   return rc == MSG_OK && w->shared && result.matched < (int64_t)w->ids.n ? find_lost(w, err) : rc;
 }
 
-static int remove_now(struct marking *w, msg_err *err) {
+/* What fails here goes by its delete_at: the message is the caller's. */
+static void remove_now(struct marking *w) {
   bson_t filter = BSON_INITIALIZER, now;
   msg_mongo_now_expr(&now, 0);
   msg_mongo_append_ids(&filter, "_id", "$in", w->ids.at, w->ids.n);
@@ -217,10 +218,9 @@ static int remove_now(struct marking *w, msg_err *err) {
   BCON_APPEND(&filter, "$expr", "{", "$and", "[", "{", "$gt", "[", BCON_UTF8("$delete_at"),
               BCON_NULL, "]", "}", "{", "$lte", "[", BCON_UTF8("$delete_at"), BCON_DOCUMENT(&now),
               "]", "}", "]", "}");
-  int rc = msg_mongo_delete(w->u, w->s->names.messages, "await", &filter, NULL, err);
+  msg_mongo_delete(w->u, w->s->names.messages, "await", &filter, NULL, NULL);
   bson_destroy(&now);
   bson_destroy(&filter);
-  return rc;
 }
 
 /* ---- the verb ---- */
@@ -265,13 +265,13 @@ static int run(struct marking *w, msg_err *err) {
   if (rc == MSG_OK && w->ids.n && w->later && leave(w))
     return MSG_OK;
   if (rc == MSG_OK && w->ids.n && !w->u->client)
-    rc = msg_mongo_take(w->s->store, "await", w->u, err);
+    rc = msg_mongo_take_bounded(w->s, "await", w->u, err);
   if (rc == MSG_OK && w->ids.n && (rc = mark(w, err)) != MSG_OK)
     regret(w);
   if (rc == MSG_OK && w->ids.n && w->soon)
     leave(w);
   if (rc == MSG_OK && w->ids.n && w->deletes_now)
-    rc = remove_now(w, err);
+    remove_now(w);
   return rc;
 }
 
@@ -289,7 +289,7 @@ static int seen(msg_session *base, const msg_actor *actor, const msg_list *list,
   if (!w.mine)
     return msg_err_nomem(err);
   w.left = w.mine + list->n;
-  int rc = soon ? MSG_OK : msg_mongo_take(s->store, "await", &u, err);
+  int rc = soon ? MSG_OK : msg_mongo_take_bounded(s, "await", &u, err);
   if (rc == MSG_OK)
     rc = run(&w, err);
   msg_mongo_give(&u);

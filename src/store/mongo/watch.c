@@ -9,6 +9,7 @@
 #include "base/mem.h"
 #include "base/thread.h"
 #include "store/mongo/arrival.h"
+#include "store/mongo/group.h"
 #include "store/mongo/interest.h"
 #include "store/mongo/presence.h"
 #include "store/mongo/query.h"
@@ -109,6 +110,22 @@ static void sweep(mongo_watch *w) {
   msg_mongo_give(&u);
 }
 
+/* A group whose head went without our doing: nobody else may call the next. True: one goes on. */
+static bool tend_groups(mongo_watch *w) {
+  int moved = 0;
+  msg_mongo_sweep_groups(w->session, &moved, NULL);
+  return moved > 0;
+}
+
+static void look_for_groups(mongo_watch *w) {
+  msg_mongo_use u;
+  if (!msg_mongo_is_grouped(w->session) &&
+      msg_mongo_take(w->store, "look at groups", &u, NULL) == MSG_OK) {
+    msg_mongo_look_grouped(w->session, &u, NULL);
+    msg_mongo_give(&u);
+  }
+}
+
 /* Does what the time asks for. True: something may have changed by it. */
 static bool tend(mongo_watch *w) {
   int64_t mono_ms = msg_clock_mono_ms();
@@ -119,17 +136,18 @@ static bool tend(mongo_watch *w) {
     msg_mongo_give(&u);
     w->beat_ms = mono_ms + MSG_MONGO_HEARTBEAT_MS;
   }
-  msg_mongo_regrets_try(w->session);
   at_latest(&w->due_ms, msg_mongo_take_due(w->store, w->session->queue));
   if (now_of(w) >= w->due_ms) {
     sweep(w);
     refresh(w);
     return !w->streams; /* which tells what the sweep moved */
   }
+  bool called = tend_groups(w);
   if (mono_ms < w->refresh_ms)
-    return false;
+    return called;
   refresh(w);
-  return is_anything_ready(w);
+  look_for_groups(w);
+  return is_anything_ready(w) || called;
 }
 
 /* How long one round may take: until the next thing to do. */
