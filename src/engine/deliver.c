@@ -71,12 +71,9 @@ typedef struct putting {
 static void note_put(msg_node *node, void *arg) {
   const putting *p = arg;
   msg_mutex_lock(node->mtx);
-  for (size_t i = 0; i < p->n; i++) {
-    if (p->puts[i].message->exclusive || whose_locked(node, p->puts[i].message, 0) == OTHERS)
-      continue;
-    msg_inbox_lose(&node->inbox);
-    break;
-  }
+  for (size_t i = 0; i < p->n; i++)
+    if (!p->puts[i].message->exclusive && whose_locked(node, p->puts[i].message, 0) != OTHERS)
+      node->puts++;
   msg_mutex_unlock(node->mtx);
 }
 

@@ -63,16 +63,16 @@ static int mark(msg_look *l, msg_list *found, bool soon, msg_list *out, msg_err 
 
 /* --- two places to look -------------------------------------------------------------------- */
 
-/* It stays the same while every message that comes is pushed to the inbox, and none is lost; 0: they
- * are not. *pushes (may be NULL): until then. */
-static uint64_t epoch_of(msg_node *node, uint64_t *pushes) {
+/* A look that begins now. Its epoch stays the same while every message that comes is pushed to the
+ * inbox, and none is lost; 0: they are not. */
+static msg_looked now_of(msg_node *node) {
   uint32_t epoch = msg_cursor_epoch(node->cursor);
   msg_mutex_lock(node->mtx);
-  uint64_t both = (uint64_t)epoch << 32 | node->inbox.epoch;
-  if (pushes)
-    *pushes = node->inbox.pushes;
+  msg_looked now = {.epoch = epoch == 0 ? 0 : (uint64_t)epoch << 32 | node->inbox.epoch,
+                    .pushes = node->inbox.pushes,
+                    .puts = node->puts};
   msg_mutex_unlock(node->mtx);
-  return epoch == 0 ? 0 : both;
+  return now;
 }
 
 void msg_look_begin(msg_look *l, msg_use *u, msg_call *call) {
@@ -83,7 +83,7 @@ void msg_look_begin(msg_look *l, msg_use *u, msg_call *call) {
 }
 
 void msg_look_news(msg_look *l) {
-  l->looked.epoch = epoch_of(l->use->node, &l->looked.pushes);
+  l->looked = now_of(l->use->node);
 }
 
 void msg_look_end(msg_look *l) {
@@ -104,8 +104,7 @@ typedef struct finding {
 static int look_in_store(msg_look *l, const msg_unseen *query, finding *f, msg_list *out,
                          msg_err *err) {
   msg_node *node = l->use->node;
-  msg_looked looked = {0};
-  looked.epoch = epoch_of(node, &looked.pushes);
+  msg_looked looked = now_of(node);
   msg_session *session = msg_call_looks(l->call);
   int rc = MSG_STORE(l->use, session, unseen, &l->use->actor, query, &f->found, err);
   f->n = f->found.n;
@@ -175,7 +174,7 @@ static int look_in_inbox(msg_look *l, const msg_unseen *query, finding *f, msg_l
 static int look_once(msg_look *l, const msg_unseen *query, size_t *found_n, msg_list *out,
                      msg_err *err) {
   finding f = {.found = MSG_LIST_INIT};
-  bool inbox = l->looked.epoch != 0 && l->looked.epoch == epoch_of(l->use->node, NULL);
+  bool inbox = l->looked.epoch != 0 && l->looked.epoch == now_of(l->use->node).epoch;
   int rc = inbox ? look_in_inbox(l, query, &f, out, err) : look_in_store(l, query, &f, out, err);
   *found_n = f.n;
   msg_list_clear(&f.found);

@@ -20,6 +20,7 @@
 typedef struct msg_looked {
   uint64_t epoch;  /* as of msg_look; 0: it was not */
   uint64_t pushes; /* what was pushed before it was there for the look to find */
+  uint64_t puts;   /* of this process, for the node, until then */
 } msg_looked;
 
 /* A pattern that is known to be registered in the store. */
@@ -61,6 +62,7 @@ struct msg_node {
   msg_looked looked;    /* for everything listened to */
   msg_inbox inbox;      /* filled while somebody looks */
   int looks;
+  uint64_t puts;                   /* by this process, which the node is to get */
   struct msg_bid *bids;            /* claims that wait: offer.h */
   msg_pattern *vain[MSG_VAIN_MAX]; /* claims that found nothing, oldest first */
   size_t vain_count;
@@ -150,8 +152,7 @@ void msg_look_handed(msg_node *node, const msg_list *out, size_t from, enum msg_
 
 /* ---- what comes: deliver.c ---- */
 
-/** These were put by this process: nodes of it that they are for look at the store, without waiting
- *  for the watch to tell. */
+/** These were put by this process: a call that begins now finds them, told by the watch or not. */
 void msg_deliver_put(msg_store *store, const msg_put *puts, size_t n);
 
 /* ---- nodes: node.c ---- */

@@ -137,6 +137,11 @@ static int put(msg_use *u, msg_session *session, const msg_message *messages, ms
   return rc;
 }
 
+void msg_node_put_beside(msg_node *node, const msg_put *puts, size_t n) {
+  if (msg_node_check(node, NULL) == MSG_OK)
+    msg_deliver_put(node->store, puts, n);
+}
+
 int msg_send_one(msg_use *u, msg_session *session, const msg_message *m, msg_oid *id,
                  msg_err *err) {
   msg_put one;
