@@ -270,3 +270,10 @@ bool msg_mongo_interest_claimed(const msg_mongo_session *s, bson_t *filter) {
   msg_mutex_unlock(t->mtx);
   return claimed.all || claimed.n > 0;
 }
+
+bool msg_mongo_interest_claims(const msg_mongo_session *s) {
+  bson_t ignored = BSON_INITIALIZER;
+  bool claims = msg_mongo_interest_claimed(s, &ignored);
+  bson_destroy(&ignored);
+  return claims;
+}

@@ -14,6 +14,8 @@ uint64_t msg_mongo_interest_version(const msg_mongo_store *store);
 void msg_mongo_interest_widen(msg_mongo_store *store);
 /** The pattern is claimed from now on. */
 void msg_mongo_interest_claim(msg_mongo_session *s, const msg_pattern *pattern);
+/** Is anything claimed in this process? */
+bool msg_mongo_interest_claims(const msg_mongo_session *s);
 /** Append the topics that are claimed in this process. False: none is. */
 bool msg_mongo_interest_claimed(const msg_mongo_session *s, bson_t *filter);
 

@@ -7,12 +7,14 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/process.h"
 #include "base/thread.h"
 #include "store/mongo/arrival.h"
 #include "store/mongo/group.h"
 #include "store/mongo/interest.h"
 #include "store/mongo/presence.h"
 #include "store/mongo/query.h"
+#include "store/mongo/rivals.h"
 #include "store/mongo/status.h"
 #include "store/mongo/stream.h"
 #include "store/mongo/tend.h"
@@ -34,8 +36,10 @@ typedef struct mongo_watch {
   /* cursor thread only */
   msg_mongo_stream stream;
   uint64_t interest; /* what the stream was opened for */
-  bool begun;        /* the first event was given */
-  msg_event *told;   /* by the last round: those from told_next on are still to be given */
+  msg_mongo_rivals rivals;
+  bool claims;     /* told to them */
+  bool begun;      /* the first event was given */
+  msg_event *told; /* by the last round: those from told_next on are still to be given */
   size_t told_count, told_next, told_cap;
   int64_t due_ms;  /* store's clock: the next deadline */
   int64_t writes;  /* polling: the server's count at the last look; -1 not known */
@@ -126,16 +130,25 @@ static void look_for_groups(mongo_watch *w) {
   }
 }
 
+/* The others shall know whether claims wait here, and we of theirs. */
+static void beat(mongo_watch *w, bool claims) {
+  msg_mongo_use u;
+  if (msg_mongo_take(w->store, "announce", &u, NULL) == MSG_OK) {
+    msg_mongo_heartbeat(w->session, &u, NULL);
+    if (claims)
+      msg_mongo_rivals_load(w->session, &u, &w->rivals, NULL);
+  }
+  msg_mongo_give(&u);
+  w->claims = claims;
+  w->beat_ms = msg_clock_mono_ms() + MSG_MONGO_HEARTBEAT_MS;
+}
+
 /* Does what the time asks for. True: something may have changed by it. */
 static bool tend(mongo_watch *w) {
   int64_t mono_ms = msg_clock_mono_ms();
-  if (mono_ms >= w->beat_ms) {
-    msg_mongo_use u;
-    if (msg_mongo_take(w->store, "announce", &u, NULL) == MSG_OK)
-      msg_mongo_heartbeat(w->session, &u, NULL);
-    msg_mongo_give(&u);
-    w->beat_ms = mono_ms + MSG_MONGO_HEARTBEAT_MS;
-  }
+  bool claims = msg_mongo_interest_claims(w->session);
+  if (mono_ms >= w->beat_ms || claims != w->claims)
+    beat(w, claims);
   at_latest(&w->due_ms, msg_mongo_take_due(w->store, w->session->queue));
   if (now_of(w) >= w->due_ms) {
     sweep(w);
@@ -194,6 +207,9 @@ static int tell_message(mongo_watch *w, msg_message *m) {
   }
   e->kind = MSG_EVENT_MESSAGE;
   e->message = *m;
+  if (m->exclusive)
+    e->turn_ms = MSG_MONGO_TURN_MS *
+                 (int64_t)msg_mongo_rivals_before(&w->rivals, msg_process_self(), &m->id);
   return MSG_OK;
 }
 
@@ -466,6 +482,7 @@ void msg_mongo_watch_close(msg_watch *base) {
   msg_mongo_stream_close(&w->stream);
   clear_told(w);
   msg_free(w->told);
+  msg_mongo_rivals_clear(&w->rivals);
   if (w->session)
     w->base.ops->session_close(&w->session->base);
   msg_settings_clear(&w->settings);
