@@ -158,6 +158,10 @@ typedef struct msg_mongo_result {
 int msg_mongo_update(msg_mongo_use *u, const char *collection, const char *what,
                      const bson_t *filter, const bson_t *change, msg_mongo_result *out,
                      msg_err *err);
+/** The same acknowledged by the primary alone, and not tried again: an error leaves it unknown. */
+int msg_mongo_update_soon(msg_mongo_use *u, const char *collection, const char *what,
+                          const bson_t *filter, const bson_t *change, msg_mongo_result *out,
+                          msg_err *err);
 /** delete_many. */
 int msg_mongo_delete(msg_mongo_use *u, const char *collection, const char *what,
                      const bson_t *filter, msg_mongo_result *out, msg_err *err);

@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "base/process.h"
 #include "base/str.h"
+#include "store/mongo/interest.h"
 #include "store/mongo/tend.h"
 
 /* Morphium removes the document of a node that was silent for three time-outs. */
@@ -137,20 +138,20 @@ int msg_mongo_presence_list(msg_session *base, msg_participant_fn fn, void *arg,
 /* --- writing ------------------------------------------------------------------------------- */
 
 /* As Morphium writes them: $set of the whole document, its _id too. */
-static bson_t *document_of(const msg_participant *p, int64_t last_seen_ms) {
+static bson_t *document_of(const msg_participant *p, int64_t last_seen_ms, bool claims) {
   return BCON_NEW("$set", "{", "_id", BCON_UTF8(p->node), "implementation",
                   BCON_UTF8(MSG_MONGO_IMPLEMENTATION), "hostname",
                   BCON_UTF8(p->host ? p->host : ""), "started_at", BCON_INT64(p->started_at_ms),
                   "last_seen", BCON_INT64(last_seen_ms), "sq", "{", "implementation",
                   BCON_UTF8(p->implementation), "layout", BCON_UTF8(p->layout), "process",
                   BCON_UTF8(p->process), "pid", BCON_INT32(p->pid), "automatic",
-                  BCON_BOOL(p->automatic), "}", "}");
+                  BCON_BOOL(p->automatic), "claims", BCON_BOOL(claims), "}", "}");
 }
 
 static bool add_upsert(mongoc_bulk_operation_t *bulk, const msg_participant *p,
-                       int64_t last_seen_ms, bson_error_t *error) {
+                       int64_t last_seen_ms, bool claims, bson_error_t *error) {
   bson_t *filter = BCON_NEW("_id", BCON_UTF8(p->node));
-  bson_t *change = document_of(p, last_seen_ms);
+  bson_t *change = document_of(p, last_seen_ms, claims);
   bson_t *opts = BCON_NEW("upsert", BCON_BOOL(true));
   bool ok = mongoc_bulk_operation_update_one_with_opts(bulk, filter, change, opts, error);
   bson_destroy(filter);
@@ -265,7 +266,8 @@ static int put(msg_mongo_session *s, msg_mongo_use *u, const msg_participant *p,
   bson_error_t error = {0};
   int64_t gone;
   mongoc_bulk_operation_t *bulk = new_bulk(s, u);
-  int rc = run_bulk(s, bulk, add_upsert(bulk, p, p->last_seen_ms, &error), &error, err);
+  bool claims = msg_mongo_interest_claims(s);
+  int rc = run_bulk(s, bulk, add_upsert(bulk, p, p->last_seen_ms, claims, &error), &error, err);
   if (rc == MSG_OK)
     rc = check(s, u, p->node, err);
   if (rc == MSG_MISUSE)
@@ -283,6 +285,8 @@ int msg_mongo_presence_put(msg_session *base, const msg_participant *p, msg_err 
   msg_mongo_give(&u);
   if (rc == MSG_OK && strcmp(p->process, msg_process_self()) == 0)
     rc = msg_mongo_own_put(s->store, s->queue, p, err);
+  if (rc == MSG_OK && !p->automatic)
+    msg_mongo_interest_widen(s->store);
   return rc;
 }
 
@@ -299,7 +303,7 @@ int msg_mongo_heartbeat(msg_mongo_session *s, msg_mongo_use *u, msg_err *err) {
   mongoc_bulk_operation_t *bulk = new_bulk(s, u);
   bool ok = add_prune(bulk, now_ms - PRUNE_TIMEOUTS * s->participant_timeout_ms, &error);
   for (size_t i = 0; ok && i < n; i++)
-    ok = add_upsert(bulk, &own[i].row, now_ms, &error);
+    ok = add_upsert(bulk, &own[i].row, now_ms, msg_mongo_interest_claims(s), &error);
   rc = run_bulk(s, bulk, ok, &error, err);
   msg_mongo_own_free(own, n);
   return rc == MSG_OK ? check(s, u, NULL, err) : rc;

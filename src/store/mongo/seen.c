@@ -24,6 +24,7 @@ struct marking {
   msg_mongo_ids lost;        /* of them: marked by another process */
   bool deletes, deletes_now; /* some of them go after processing */
   bool shared;               /* another process may be this node */
+  bool soon;                 /* they have just come */
   char token[MSG_OID_HEX + 1];
 };
 
@@ -177,6 +178,18 @@ int msg_mongo_unmark_seen(msg_mongo_use *u, const char *collection, const msg_mo
   return rc;
 }
 
+/* Those that have just come are there; alive they are by our clock. */
+static int note_mine(struct marking *w, msg_err *err) {
+  int64_t now_ms = msg_mongo_now_ms(w->s->store);
+  int rc = MSG_OK;
+  for (size_t i = 0; rc == MSG_OK && i < w->list->n; i++)
+    if (w->mine[i] && w->list->at[i].delete_at_ms > now_ms)
+      rc = msg_mongo_ids_add(&w->ids, &w->list->at[i].id);
+  return rc == MSG_OK ? MSG_OK : msg_err_nomem(err);
+}
+
+/* What has just come is marked by the primary alone, which is enough to know whose it is; the marker
+ * sees to it that it stays. */
 static int mark(struct marking *w, msg_err *err) {
   bson_t filter = BSON_INITIALIZER, set = BSON_INITIALIZER;
   msg_mongo_result result = {0};
@@ -186,7 +199,10 @@ static int mark(struct marking *w, msg_err *err) {
   bson_t *change = BCON_NEW("0", "{", "$set", BCON_DOCUMENT(&set), "}");
   if (w->deletes)
     append_deletion(change);
-  int rc = msg_mongo_update(w->u, w->s->names.messages, "await", &filter, change, &result, err);
+  int rc = w->soon ? msg_mongo_update_soon(w->u, w->s->names.messages, "await", &filter, change,
+                                           &result, err)
+                   : msg_mongo_update(w->u, w->s->names.messages, "await", &filter, change, &result,
+                                      err);
   bson_destroy(change);
   bson_destroy(&set);
   bson_destroy(&filter);
@@ -224,7 +240,7 @@ static void look_at(struct marking *w, const msg_message *m) {
 
 /* Those whose mark is left to the marker stay taken until it is written. */
 static bool leave(struct marking *w) {
-  if (!w->later || !msg_mongo_marks_later(w->s, w->actor->node, &w->ids))
+  if (!msg_mongo_marks_later(w->s, w->actor->node, &w->ids))
     return false;
   for (size_t i = 0; i < w->list->n; i++)
     w->left[i] = w->mine[i] && msg_mongo_ids_have(&w->ids, &w->list->at[i].id);
@@ -242,24 +258,28 @@ static void regret(struct marking *w) {
 static int run(struct marking *w, msg_err *err) {
   int rc = take(w, err);
   if (rc == MSG_OK)
-    rc = find_unmarked(w, err);
+    rc = w->soon ? note_mine(w, err) : find_unmarked(w, err);
   w->later = true;
   for (size_t i = 0; i < w->list->n; i++)
     look_at(w, &w->list->at[i]);
-  if (rc == MSG_OK && w->ids.n && leave(w))
+  if (rc == MSG_OK && w->ids.n && w->later && leave(w))
     return MSG_OK;
+  if (rc == MSG_OK && w->ids.n && !w->u->client)
+    rc = msg_mongo_take_bounded(w->s, "await", w->u, err);
   if (rc == MSG_OK && w->ids.n && (rc = mark(w, err)) != MSG_OK)
     regret(w);
+  if (rc == MSG_OK && w->ids.n && w->soon)
+    leave(w);
   if (rc == MSG_OK && w->ids.n && w->deletes_now)
     remove_now(w);
   return rc;
 }
 
-int msg_mongo_seen(msg_session *base, const msg_actor *actor, const msg_list *list, bool *won,
-                   msg_err *err) {
+static int seen(msg_session *base, const msg_actor *actor, const msg_list *list, bool soon,
+                bool *won, msg_err *err) {
   msg_mongo_session *s = (msg_mongo_session *)base;
-  msg_mongo_use u;
-  struct marking w = {.s = s, .u = &u, .actor = actor, .list = list};
+  msg_mongo_use u = {0};
+  struct marking w = {.s = s, .u = &u, .actor = actor, .list = list, .soon = soon};
   msg_oid token = msg_oid_new();
   if (list->n == 0)
     return MSG_OK;
@@ -269,11 +289,10 @@ int msg_mongo_seen(msg_session *base, const msg_actor *actor, const msg_list *li
   if (!w.mine)
     return msg_err_nomem(err);
   w.left = w.mine + list->n;
-  int rc = msg_mongo_take_bounded(s, "await", &u, err);
-  if (rc == MSG_OK) {
+  int rc = soon ? MSG_OK : msg_mongo_take_bounded(s, "await", &u, err);
+  if (rc == MSG_OK)
     rc = run(&w, err);
-    msg_mongo_give(&u);
-  }
+  msg_mongo_give(&u);
   drop(&w);
   for (size_t i = 0; rc == MSG_OK && i < list->n; i++)
     won[i] = w.mine[i] && msg_mongo_ids_have(&w.ids, &list->at[i].id) &&
@@ -284,30 +303,14 @@ int msg_mongo_seen(msg_session *base, const msg_actor *actor, const msg_list *li
   return rc;
 }
 
-/* ---- what was pushed ---- */
+int msg_mongo_seen(msg_session *base, const msg_actor *actor, const msg_list *list, bool *won,
+                   msg_err *err) {
+  return seen(base, actor, list, false, won, err);
+}
 
 int msg_mongo_seen_soon(msg_session *base, const msg_actor *actor, const msg_list *list, bool *won,
                         msg_err *err) {
-  msg_mongo_session *s = (msg_mongo_session *)base;
-  msg_mongo_ids ids = {0};
-  int64_t now_ms = msg_mongo_now_ms(s->store);
-  bool nomem = false, can = true;
-  for (size_t i = 0; can && i < list->n; i++)
-    can = can_wait(&list->at[i], actor->settings->sender_id != NULL);
-  for (size_t i = 0; can && i < list->n; i++) {
-    const msg_message *m = &list->at[i];
-    won[i] = m->delete_at_ms > now_ms && msg_mongo_marks_take(s, actor->node, &m->id, &nomem);
-    if (won[i] && msg_mongo_ids_add(&ids, &m->id) != MSG_OK)
-      nomem = true;
-  }
-  can = can && (ids.n == 0 || msg_mongo_marks_later(s, actor->node, &ids));
-  for (size_t i = 0; (nomem || !can) && i < list->n; i++)
-    if (won[i])
-      msg_mongo_marks_drop(s, actor->node, &list->at[i].id);
-  msg_mongo_ids_clear(&ids);
-  if (nomem)
-    return msg_err_nomem(err);
-  return can ? MSG_OK : MSG_UNSUPPORTED;
+  return seen(base, actor, list, true, won, err);
 }
 
 int msg_mongo_seen_flush(msg_mongo_session *s, msg_err *err) {

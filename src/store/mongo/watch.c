@@ -7,11 +7,14 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/process.h"
 #include "base/thread.h"
 #include "store/mongo/arrival.h"
 #include "store/mongo/group.h"
+#include "store/mongo/interest.h"
 #include "store/mongo/presence.h"
 #include "store/mongo/query.h"
+#include "store/mongo/rivals.h"
 #include "store/mongo/status.h"
 #include "store/mongo/stream.h"
 #include "store/mongo/tend.h"
@@ -32,6 +35,9 @@ typedef struct mongo_watch {
   msg_cond *bell; /* of wake, for one that polls */
   /* cursor thread only */
   msg_mongo_stream stream;
+  uint64_t interest; /* what the stream was opened for */
+  msg_mongo_rivals rivals;
+  bool claims;     /* told to them */
   bool begun;      /* the first event was given */
   msg_event *told; /* by the last round: those from told_next on are still to be given */
   size_t told_count, told_next, told_cap;
@@ -72,12 +78,16 @@ static int stop_at_first(void *arg, const bson_t *doc, msg_err *err) {
   return MSG_OK;
 }
 
-/* Does something wait to be claimed? That a Java node gave a lock back is not told by the
+/* Does something wait that is claimed here? That a Java node gave a lock back is not told by the
  * stream. */
 static bool is_anything_ready(mongo_watch *w) {
   msg_mongo_use u;
   bool ready = false;
   bson_t filter = BSON_INITIALIZER;
+  if (!msg_mongo_interest_claimed(w->session, &filter)) {
+    bson_destroy(&filter);
+    return false;
+  }
   bson_t *opts = BCON_NEW("limit", BCON_INT64(1), "maxTimeMS", BCON_INT64(ROUND_MS), "projection",
                           "{", "_id", BCON_INT32(1), "}");
   BSON_APPEND_BOOL(&filter, "exclusive", true);
@@ -120,21 +130,30 @@ static void look_for_groups(mongo_watch *w) {
   }
 }
 
+/* The others shall know whether claims wait here, and we of theirs. */
+static void beat(mongo_watch *w, bool claims) {
+  msg_mongo_use u;
+  if (msg_mongo_take(w->store, "announce", &u, NULL) == MSG_OK) {
+    msg_mongo_heartbeat(w->session, &u, NULL);
+    if (claims)
+      msg_mongo_rivals_load(w->session, &u, &w->rivals, NULL);
+  }
+  msg_mongo_give(&u);
+  w->claims = claims;
+  w->beat_ms = msg_clock_mono_ms() + MSG_MONGO_HEARTBEAT_MS;
+}
+
 /* Does what the time asks for. True: something may have changed by it. */
 static bool tend(mongo_watch *w) {
   int64_t mono_ms = msg_clock_mono_ms();
-  if (mono_ms >= w->beat_ms) {
-    msg_mongo_use u;
-    if (msg_mongo_take(w->store, "announce", &u, NULL) == MSG_OK)
-      msg_mongo_heartbeat(w->session, &u, NULL);
-    msg_mongo_give(&u);
-    w->beat_ms = mono_ms + MSG_MONGO_HEARTBEAT_MS;
-  }
+  bool claims = msg_mongo_interest_claims(w->session);
+  if (mono_ms >= w->beat_ms || claims != w->claims)
+    beat(w, claims);
   at_latest(&w->due_ms, msg_mongo_take_due(w->store, w->session->queue));
   if (now_of(w) >= w->due_ms) {
     sweep(w);
     refresh(w);
-    return true;
+    return !w->streams; /* which tells what the sweep moved */
   }
   bool called = tend_groups(w);
   if (mono_ms < w->refresh_ms)
@@ -188,6 +207,9 @@ static int tell_message(mongo_watch *w, msg_message *m) {
   }
   e->kind = MSG_EVENT_MESSAGE;
   e->message = *m;
+  if (m->exclusive)
+    e->turn_ms = MSG_MONGO_TURN_MS *
+                 (int64_t)msg_mongo_rivals_before(&w->rivals, msg_process_self(), &m->id);
   return MSG_OK;
 }
 
@@ -256,15 +278,40 @@ static int take_event(mongo_watch *w, bson_iter_t *event, msg_err *err) {
   return rc == MSG_OK ? MSG_OK : msg_err_nomem(err);
 }
 
+static int open_stream(mongo_watch *w, msg_err *err) {
+  bson_t *match = msg_mongo_interest_match(w->session, &w->interest);
+  bson_t *project = msg_mongo_wanted_fields();
+  int rc =
+      msg_mongo_stream_open(w->store, w->session->names.messages, match, project, &w->stream, err);
+  bson_destroy(match);
+  bson_destroy(project);
+  return rc;
+}
+
+static bool is_too_narrow(const mongo_watch *w) {
+  return w->interest != msg_mongo_interest_version(w->store);
+}
+
+/* Somebody here wants more than the stream tells: another one. What came meanwhile is not heard. */
+static int follow_anew(mongo_watch *w, msg_err *err) {
+  msg_mongo_stream_close(&w->stream);
+  int rc = open_stream(w, err);
+  return rc == MSG_OK ? tell_change(w) : rc;
+}
+
 static int follow(mongo_watch *w, int64_t wait_ms, msg_err *err) {
   bson_t reply;
   bson_iter_t events, event;
+  if (is_too_narrow(w))
+    return follow_anew(w, err);
   int rc = msg_mongo_stream_next(&w->stream, wait_ms, &reply, &events, err);
   clear_told(w);
   while (rc == MSG_OK && bson_iter_next(&events))
     if (BSON_ITER_HOLDS_DOCUMENT(&events) && bson_iter_recurse(&events, &event))
       rc = take_event(w, &event, err);
   bson_destroy(&reply);
+  if (rc != MSG_OK && is_too_narrow(w)) /* for that its cursor was ended */
+    return follow_anew(w, err);
   return rc == MSG_TIMEOUT ? MSG_OK : rc;
 }
 
@@ -359,10 +406,7 @@ static int begin(mongo_watch *w, const msg_settings *settings, msg_err *err) {
   if (!w->streams)
     return say_polling(w);
   atomic_store(&w->store->streams, true);
-  bson_t *match = msg_mongo_wanted_events(), *project = msg_mongo_wanted_fields();
-  rc = msg_mongo_stream_open(w->store, w->session->names.messages, match, project, &w->stream, err);
-  bson_destroy(match);
-  bson_destroy(project);
+  rc = open_stream(w, err);
   w->streams = rc == MSG_OK;
   return rc == MSG_UNSUPPORTED ? say_polling(w) : rc;
 }
@@ -438,6 +482,7 @@ void msg_mongo_watch_close(msg_watch *base) {
   msg_mongo_stream_close(&w->stream);
   clear_told(w);
   msg_free(w->told);
+  msg_mongo_rivals_clear(&w->rivals);
   if (w->session)
     w->base.ops->session_close(&w->session->base);
   msg_settings_clear(&w->settings);
