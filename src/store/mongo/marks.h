@@ -55,8 +55,15 @@ void msg_mongo_marks_stop(msg_mongo_store *store);
 int msg_mongo_unmark_seen(msg_mongo_use *u, const char *collection, const msg_mongo_unmark *x,
                           msg_err *err);
 
-/** Append `node` to processed_by of these messages where it is not there yet. */
-int msg_mongo_mark_seen(msg_mongo_use *u, const char *collection, const char *node,
-                        const msg_mongo_ids *ids, msg_err *err);
+/* Who has seen what. */
+typedef struct msg_mongo_seen_by {
+  char *node;
+  msg_mongo_ids ids;
+} msg_mongo_seen_by;
+
+/** Append each node to processed_by of its messages where it is not there yet: one call. Idempotent.
+ *  n > 0. */
+int msg_mongo_mark_seen(msg_mongo_use *u, const char *collection, const msg_mongo_seen_by *nodes,
+                        size_t n, msg_err *err);
 
 #endif

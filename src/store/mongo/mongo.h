@@ -7,6 +7,8 @@
 #ifndef MSG_MONGO_MONGO_H
 #define MSG_MONGO_MONGO_H
 
+#include <stdatomic.h>
+
 #include "base/thread.h"
 #include "store/mongo/driver.h"
 #include "store/mongo/names.h"
@@ -63,11 +65,15 @@ typedef struct msg_mongo_store {
   char version[24];        /* of the server that answered first */
   int64_t clock_offset_ms; /* server minus this machine; 0 when they agree within the round trip */
   struct msg_mongo_tend *tend; /* tend.h: listeners, own nodes, deadlines; its own lock */
+  /* shared: atomic. A change stream tells what comes: looks give only what is durable, so that it
+   * is known which of it the stream has still to tell */
+  atomic_bool streams;
   /* shared: guarded by mtx */
   msg_mutex *mtx;
   msg_mongo_queue *queues;
   msg_thread *marker; /* marker.c; NULL not started */
   msg_cond *marks_changed;
+  int64_t marks_due_ms; /* monotonic: the marker waits until then; 0 nothing new to wait for */
   bool marks_stop;
   struct msg_mongo_undone { /* claims rolled back, at most 4096, oldest forgotten */
     msg_oid id;
@@ -138,6 +144,9 @@ int64_t msg_mongo_now_ms(const msg_mongo_store *store);
 void msg_mongo_append_now(bson_t *doc, const char *key, int64_t plus_ms);
 
 /* ---- run.c: commands ---- */
+
+/** To the opts of a look for what may be handed out: see msg_mongo_store.streams. */
+void msg_mongo_append_durable(const msg_mongo_store *store, bson_t *opts);
 
 /* What an update, insert or delete did. */
 typedef struct msg_mongo_result {
@@ -233,6 +242,7 @@ int msg_mongo_settle(msg_session *, const msg_actor *, const msg_settle *, msg_s
                      size_t, msg_err *);
 int msg_mongo_unseen(msg_session *, const msg_actor *, const msg_unseen *, msg_list *, msg_err *);
 int msg_mongo_seen(msg_session *, const msg_actor *, const msg_list *, bool *, msg_err *);
+int msg_mongo_seen_soon(msg_session *, const msg_actor *, const msg_list *, bool *, msg_err *);
 int msg_mongo_apply(msg_session *, const msg_actor *, msg_unit *, msg_err *);
 int msg_mongo_undo(msg_session *, const msg_actor *, msg_unit *, msg_err *);
 int msg_mongo_change(msg_session *, const msg_actor *, const msg_oid *, const msg_update *,
