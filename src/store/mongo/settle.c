@@ -43,6 +43,7 @@ static int run(struct settling *w, const bson_t *change, int64_t *matched, bool 
     bson_destroy(&filter);
   }
   if (rc == MSG_OK) {
+    msg_mongo_bound(w->u);
     bool ok = mongoc_bulk_operation_execute(bulk, &reply, &error) != 0;
     *passing = !ok && msg_mongo_is_passing(&error, &reply);
     if (!ok)
