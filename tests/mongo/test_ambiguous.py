@@ -1,5 +1,5 @@
-"""Writes whose outcome the client does not learn: done, but answered with an error. The server's own
-fail points make them. Nothing is lost by them, nothing is owned or handed out twice.
+"""Writes whose outcome the client does not learn: done, but answered with an error. The server's
+own fail points make them. Nothing is lost by them, nothing is owned or handed out twice.
 """
 import time
 
@@ -24,7 +24,7 @@ class Ambiguous(OwnServer):
     def unknown(self, *commands, times=1):
         """The next ones are carried out, and answered as if no majority had confirmed them."""
         self.fail_point({"times": times}, failCommands=list(commands),
-                        writeConcernError={"code": 64, "errmsg": "waiting for replication timed out"})
+                        writeConcernError={"code": 64, "errmsg": "replication timed out"})
 
     def test_a_seen_mark(self):
         self.sender.send("news", "x", ttl_ms=600000)
@@ -61,7 +61,8 @@ class Ambiguous(OwnServer):
         return until(tried)
 
     def insert_commands(self):
-        return self.admin.run("admin", {"serverStatus": 1})["metrics"]["commands"]["insert"]["total"]
+        metrics = self.admin.run("admin", {"serverStatus": 1})["metrics"]
+        return metrics["commands"]["insert"]["total"]
 
     def stays(self, topic):
         """For two seconds: longer than an undo takes."""
