@@ -125,6 +125,7 @@ static void insert(struct batch *b) {
     bson_t reply;
     msg_err err = MSG_ERR_INIT;
     fail_all(b, MSG_OK, &err);
+    msg_mongo_bound(b->u);
     bool ok = mongoc_collection_insert_many(c, b->docs, b->n, opts, &reply, &error);
     bool shared = ok || share_errors(b, &reply);
     bool passing = !shared && msg_mongo_is_passing(&error, &reply);

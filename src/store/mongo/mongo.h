@@ -116,6 +116,8 @@ int msg_mongo_take_bounded(msg_mongo_session *s, const char *what, msg_mongo_use
 /** The same from the pool for cursor threads. */
 int msg_mongo_take_cursor(msg_mongo_store *store, const char *what, msg_mongo_use *out,
                           msg_err *err);
+/** Before a command on it: what is left of its time, if that is bounded, bounds the answer. */
+void msg_mongo_bound(const msg_mongo_use *u);
 /** Give it back. A use of zeroes is allowed. */
 void msg_mongo_give(msg_mongo_use *u);
 /** A collection of the store's database by name: mongoc_collection_destroy before the give. */

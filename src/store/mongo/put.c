@@ -131,6 +131,7 @@ static int insert_batch(struct putting *w, bson_t **docs, size_t n, msg_err *err
   bson_error_t error;
   bson_t reply;
   int rc = MSG_OK;
+  msg_mongo_bound(w->t->u);
   if (!mongoc_collection_insert_many(c, (const bson_t **)docs, n, &w->t->opts, &reply, &error)) {
     if (msg_mongo_is_duplicate(&error, &reply))
       rc = refused(w, &reply, &error, err);

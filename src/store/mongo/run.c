@@ -27,6 +27,7 @@ static int write_many(msg_mongo_use *u, const char *collection, const char *what
   bool ok;
   int rc = MSG_OK;
   for (;;) {
+    msg_mongo_bound(u);
     ok = change ? mongoc_collection_update_many(c, filter, change, NULL, &reply, &error)
                 : mongoc_collection_delete_many(c, filter, NULL, &reply, &error);
     if (ok || !again(u, &error, &reply))
@@ -82,6 +83,7 @@ void msg_mongo_append_durable(const msg_mongo_store *store, bson_t *opts) {
 mongoc_cursor_t *msg_mongo_query(msg_mongo_use *u, const char *collection, const bson_t *filter,
                                  const bson_t *opts) {
   mongoc_collection_t *c = msg_mongo_collection(u, collection);
+  msg_mongo_bound(u);
   mongoc_cursor_t *cursor = mongoc_collection_find_with_opts(c, filter, opts, NULL);
   mongoc_collection_destroy(c);
   return cursor;

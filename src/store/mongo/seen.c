@@ -315,6 +315,6 @@ int msg_mongo_seen_soon(msg_session *base, const msg_actor *actor, const msg_lis
 
 int msg_mongo_seen_flush(msg_mongo_session *s, msg_err *err) {
   (void)err;
-  msg_mongo_marks_wait(s, MSG_MONGO_WRITE_MS);
+  msg_mongo_marks_wait(s, s->write_timeout_ms);
   return MSG_OK;
 }
