@@ -6,7 +6,7 @@
 
 #include "bench/mongo.h"
 
-enum { BULK = 10000, BATCH = 5000, BULK_ROUNDS = 3, THREADS = 16, SINGLES = 25, ROUNDS = 5 };
+enum { BULK = 10000, BATCH = 5000, BULK_ROUNDS = 3, THREADS = 16, SINGLES = 100, ROUNDS = 5 };
 
 /* ---- one INSERT, end to end ---- */
 

@@ -38,7 +38,10 @@ typedef struct msg_mongo_queue {
   int64_t passed_at_ms;                   /* last look for heads that Java nodes took */
   int64_t repaired_at_ms;                 /* last look for groups without head */
   struct msg_mongo_waiting *first, *last; /* combine.h: single sends to go out */
+  size_t waiting;                         /* how many these are */
   int inserting;                          /* batches of them under way */
+  size_t served;                          /* sends of the last batch, */
+  int64_t served_at_ms;                   /* which was done then, monotonic */
   msg_cond *inserted;                     /* immutable; with the store's mtx */
   struct msg_mongo_unmark *unmarks;       /* marks.h */
   struct msg_mongo_mark *marks;           /* marks.h */
@@ -78,8 +81,8 @@ typedef struct msg_mongo_session {
   msg_mongo_names names;
   int64_t participant_timeout_ms; /* from the settings of session_open, as the rest */
   int64_t write_timeout_ms;
-  bool lean;                      /* only the indexes that we need */
-  char check;                     /* implementation_check: 'w', 't', 'i' */
+  bool lean;  /* only the indexes that we need */
+  char check; /* implementation_check: 'w', 't', 'i' */
 } msg_mongo_session;
 
 /* ---- pool.c: clients ---- */
