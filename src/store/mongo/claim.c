@@ -13,6 +13,7 @@
 #include "store/mongo/change.h"
 #include "store/mongo/claiming.h"
 #include "store/mongo/group.h"
+#include "store/mongo/regret.h"
 
 #define ROUNDS    8
 #define ROUND_MAX 5000 /* messages */
@@ -60,6 +61,9 @@ static int mark(msg_mongo_claiming *c, msg_err *err) {
     msg_mongo_append_alive_now(&filter);
   else
     BSON_APPEND_NULL(&filter, "delete_at");
+  if (c->claim->offered_count) /* which was not looked at before */
+    BCON_APPEND(&filter, "sq.attempts", "{", "$not", "{", "$gte",
+                BCON_INT64(c->actor->settings->max_attempts), "}", "}");
   int rc = msg_mongo_update(c->u, c->s->names.messages, "claim", &filter, change, NULL, err);
   bson_destroy(change);
   bson_destroy(&filter);
@@ -82,13 +86,17 @@ static int hand_over(msg_list *from, msg_list *out, msg_err *err) {
 
 /* An error after the mark: nothing of it may stay claimed by a caller who does not know. */
 static int give_up(msg_mongo_claiming *c, int rc) {
-  bson_t filter = BSON_INITIALIZER;
-  bson_t *change = msg_mongo_change_free("claim", 0, INT64_MAX);
-  msg_mongo_append_mine(&filter, c, &c->ids);
-  msg_mongo_update(c->u, c->s->names.messages, "claim", &filter, change, NULL, NULL);
-  bson_destroy(change);
-  bson_destroy(&filter);
+  msg_mongo_regret_claim(c->s, &c->ids, c->token);
   return rc;
+}
+
+/* Those that were pushed stand for steps 1 and 2. */
+static int take_offered(msg_mongo_claiming *c, size_t count, msg_err *err) {
+  int rc = MSG_OK;
+  c->mortal = true; /* as far as we know */
+  for (size_t i = 0; rc == MSG_OK && i < c->claim->offered_count && i < count; i++)
+    rc = msg_mongo_ids_add(&c->ids, &c->claim->offered[i]);
+  return rc == MSG_OK ? MSG_OK : msg_err_nomem(err);
 }
 
 /* *won: how many. *tried: there was something to win. */
@@ -96,7 +104,8 @@ static int play_round(msg_mongo_claiming *c, size_t count, msg_list *out, size_t
                       msg_err *err) {
   round_clear(c);
   c->now_ms = msg_mongo_now_ms(c->s->store);
-  int rc = msg_mongo_find_free(c, count, err);
+  int rc =
+      c->claim->offered_count ? take_offered(c, count, err) : msg_mongo_find_free(c, count, err);
   *won = 0;
   *tried = rc == MSG_OK && (c->ids.n || c->dying.n);
   if (rc == MSG_OK && c->dying.n)
@@ -158,6 +167,11 @@ static int claim_with(msg_mongo_claiming *c, msg_list *out, msg_err *err) {
   int64_t max_attempts = c->actor->settings->max_attempts;
   claiming_clear(c);
   int rc = msg_mongo_indexes(c->s, c->u, err);
+  if (rc == MSG_OK && q->offered_count && !msg_mongo_undone_any(c->s->store)) {
+    size_t won;
+    bool tried;
+    return play_round(c, q->count, out, &won, &tried, err);
+  }
   if (rc == MSG_OK)
     rc = msg_mongo_sweep(c->s, c->u, max_attempts, false, NULL, err);
   if (rc == MSG_OK)

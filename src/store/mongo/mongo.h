@@ -7,6 +7,8 @@
 #ifndef MSG_MONGO_MONGO_H
 #define MSG_MONGO_MONGO_H
 
+#include <stdatomic.h>
+
 #include "base/thread.h"
 #include "store/mongo/driver.h"
 #include "store/mongo/names.h"
@@ -25,6 +27,11 @@
 #define MSG_MONGO_OPERATIONS 64    /* clients for operations */
 #define MSG_MONGO_CURSORS    64    /* clients for cursor threads */
 
+/* A look that is not taken again for a while. */
+typedef struct msg_mongo_turn {
+  int64_t at_ms, pause_ms; /* the last, 0 never; what follows it */
+} msg_mongo_turn;
+
 /* What is known of one queue in this process. Lives as long as the store. */
 typedef struct msg_mongo_queue {
   struct msg_mongo_queue *next;
@@ -34,9 +41,9 @@ typedef struct msg_mongo_queue {
   bool grouped;                           /* a message with a group was met */
   bool unnamed;                           /* a message with `name` alone was met */
   int64_t locked_at_ms;                   /* a lock of a Java node was met, monotonic; 0 never */
-  int64_t swept_at_ms;                    /* last look of a sweep, 0 never */
-  int64_t passed_at_ms;                   /* last look for heads that Java nodes took */
-  int64_t repaired_at_ms;                 /* last look for groups without head */
+  msg_mongo_turn swept;                   /* for what is due */
+  msg_mongo_turn passed;                  /* for heads that Java nodes took */
+  msg_mongo_turn repaired;                /* for groups without head */
   struct msg_mongo_waiting *first, *last; /* combine.h: single sends to go out */
   size_t waiting;                         /* how many these are */
   int inserting;                          /* batches of them under way */
@@ -44,6 +51,7 @@ typedef struct msg_mongo_queue {
   int64_t served_at_ms;                   /* which was done then, monotonic */
   msg_cond *inserted;                     /* immutable; with the store's mtx */
   struct msg_mongo_unmark *unmarks;       /* marks.h */
+  struct msg_mongo_regret *regrets;       /* regret.h */
   struct msg_mongo_mark *marks;           /* marks.h */
   size_t mark_count, mark_cap;
 } msg_mongo_queue;
@@ -60,11 +68,15 @@ typedef struct msg_mongo_store {
   char version[24];        /* of the server that answered first */
   int64_t clock_offset_ms; /* server minus this machine; 0 when they agree within the round trip */
   struct msg_mongo_tend *tend; /* tend.h: listeners, own nodes, deadlines; its own lock */
+  /* shared: atomic. A change stream tells what comes: looks give only what is durable, so that it
+   * is known which of it the stream has still to tell */
+  atomic_bool streams;
   /* shared: guarded by mtx */
   msg_mutex *mtx;
   msg_mongo_queue *queues;
   msg_thread *marker; /* marker.c; NULL not started */
   msg_cond *marks_changed;
+  int64_t marks_due_ms; /* monotonic: the marker waits until then; 0 nothing new to wait for */
   bool marks_stop;
   struct msg_mongo_undone { /* claims rolled back, at most 4096, oldest forgotten */
     msg_oid id;
@@ -136,6 +148,9 @@ void msg_mongo_append_now(bson_t *doc, const char *key, int64_t plus_ms);
 
 /* ---- run.c: commands ---- */
 
+/** To the opts of a look for what may be handed out: see msg_mongo_store.streams. */
+void msg_mongo_append_durable(const msg_mongo_store *store, bson_t *opts);
+
 /* What an update, insert or delete did. */
 typedef struct msg_mongo_result {
   int64_t matched, modified, inserted, deleted;
@@ -193,6 +208,9 @@ bool msg_mongo_lost_indexes(msg_mongo_session *s, const msg_err *err);
  *  *moved (may be NULL): how many. */
 int msg_mongo_sweep(msg_mongo_session *s, msg_mongo_use *u, int64_t max_attempts, bool force,
                     int *moved, msg_err *err);
+/** For a thread that idles: what no time tells of groups, if it is time for it and the queue has
+ *  groups. *moved as above. */
+int msg_mongo_sweep_groups(msg_mongo_session *s, int *moved, msg_err *err);
 
 /* ---- seen.c ---- */
 
@@ -227,6 +245,7 @@ int msg_mongo_settle(msg_session *, const msg_actor *, const msg_settle *, msg_s
                      size_t, msg_err *);
 int msg_mongo_unseen(msg_session *, const msg_actor *, const msg_unseen *, msg_list *, msg_err *);
 int msg_mongo_seen(msg_session *, const msg_actor *, const msg_list *, bool *, msg_err *);
+int msg_mongo_seen_soon(msg_session *, const msg_actor *, const msg_list *, bool *, msg_err *);
 int msg_mongo_apply(msg_session *, const msg_actor *, msg_unit *, msg_err *);
 int msg_mongo_undo(msg_session *, const msg_actor *, msg_unit *, msg_err *);
 int msg_mongo_change(msg_session *, const msg_actor *, const msg_oid *, const msg_update *,
