@@ -19,7 +19,8 @@ double bench_cpu(void); /* CPU seconds of this process, user and system */
 int64_t bench_epoch_ms(void);
 
 /* ---- databases (a fresh file each; WAL) ---- */
-/** Open `name` in the run's directory. product: load msg.so and open the node; else bare. Dies with a message on failure. */
+/** Open `name` in the run's directory. product: load msg.so and open the node; else bare. Dies with
+ *  a message on failure. */
 sqlite3 *bench_open(const char *name, const char *synchronous, bool product);
 void bench_load(sqlite3 *db); /* msg.so */
 /** Make `name` with the product's schema and leave it closed. */

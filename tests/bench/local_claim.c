@@ -55,7 +55,8 @@ static int claim(side *s, int count, char *ids) {
   return rc == SQLITE_DONE ? n : -1;
 }
 
-/* Both sides settle singly; a batch is the product's own (the floor of the batch is the insert rate). */
+/* Both sides settle singly; a batch is the product's own (the floor of the batch is the insert
+ * rate). */
 static double singles(side *s, int count) {
   char ids[64];
   double t = bench_now();

@@ -1,4 +1,5 @@
-/* local_depth.c - a claim of 10 with a thousand and with a million messages waiting, in four shapes. */
+/* local_depth.c - a claim of 10 with a thousand and with a million messages waiting, in four
+ * shapes. */
 #include <stdio.h>
 
 #include "bench/bench.h"
@@ -7,8 +8,8 @@ enum { CLAIMS = 200, READY = 10000 };
 
 typedef struct shape {
   const char *name;
-  const char *
-      rows; /* %d: how many stand in front; the columns state, priority, deliver_at, due, delete_at, grp, ... */
+  /* %d: how many stand in front; the columns state, priority, deliver_at, due, delete_at, grp */
+  const char *rows;
 } shape;
 
 #define FRONT(state, deliver_at, due, delete_at, grp)                                              \

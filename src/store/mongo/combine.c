@@ -5,7 +5,9 @@
 #include "base/clock.h"
 #include "store/mongo/query.h"
 
-#define AT_ONCE    2 /* batches under way */
+#define AT_ONCE    2  /* batches under way, */
+#define SECOND_MIN 32 /* the second of so many at least: a batch costs the servers as much as 30 */
+#define GATHER_MS  2  /* how long the senders of the last batch are waited for */
 #define BATCH_ROWS 256
 #define BATCH_SIZE (8u << 20) /* bytes */
 #define PAUSE_MS   50
@@ -168,6 +170,7 @@ static void take_batch_locked(msg_mongo_queue *q, struct batch *b) {
     bytes += w->doc->len;
     b->docs[b->n] = w->doc;
     b->at[b->n++] = w;
+    q->waiting--;
   }
   if (!q->first)
     q->last = NULL;
@@ -179,17 +182,34 @@ static void append_locked(msg_mongo_queue *q, waiting *w) {
   else
     q->first = w;
   q->last = w;
+  if (++q->waiting == q->served && q->inserting)
+    msg_cond_broadcast(q->inserted); /* the leader may be gathering */
+}
+
+/* A batch costs the servers much, a row in it little; those whose last batch is just done are
+ * about to send again. Who sends alone waits for nobody. */
+static void gather_locked(msg_mongo_session *s, msg_mongo_queue *q) {
+  int64_t deadline_ms = q->served_at_ms + GATHER_MS;
+  while (q->waiting < q->served && msg_clock_mono_ms() < deadline_ms)
+    msg_cond_wait_until(q->inserted, s->store->mtx, deadline_ms);
+}
+
+static bool may_lead_locked(const msg_mongo_queue *q) {
+  return q->first && (q->inserting == 0 || (q->inserting < AT_ONCE && q->waiting >= SECOND_MIN));
 }
 
 /* Thread: holds the lock at begin and end. */
 static void lead(msg_mongo_session *s, msg_mongo_queue *q) {
   struct batch b = {.s = s};
+  if (q->inserting++ == 0)
+    gather_locked(s, q);
   take_batch_locked(q, &b);
-  q->inserting++;
   msg_mutex_unlock(s->store->mtx);
   run(&b);
   msg_mutex_lock(s->store->mtx);
   q->inserting--;
+  q->served = b.n;
+  q->served_at_ms = msg_clock_mono_ms();
   for (size_t i = 0; i < b.n; i++)
     b.at[i]->done = true;
   msg_cond_broadcast(q->inserted);
@@ -201,7 +221,7 @@ int msg_mongo_combine(msg_mongo_session *s, const msg_message *m, const bson_t *
   msg_mutex_lock(s->store->mtx);
   append_locked(q, &w);
   while (!w.done) {
-    if (q->inserting < AT_ONCE && q->first)
+    if (may_lead_locked(q))
       lead(s, q);
     else
       msg_cond_wait_until(q->inserted, s->store->mtx, msg_clock_mono_ms() + LOOK_MS);

@@ -13,7 +13,7 @@
 #include "store/mongo/regret.h"
 
 #define BATCH_BYTES (12 * 1024 * 1024)
-#define BATCH_ROWS  5000
+#define BATCH_ROWS  1000
 
 /* ---- one document ---- */
 
