@@ -111,7 +111,7 @@ static int read_element(void *arg, const char *key, const msg_value *v, bool is_
 
 enum { STRIDE = 1 + MSG_OID_HEX + 2 }; /* quote, id, quote, comma or the end */
 
-/* Texts of an id's length, without escapes, and nothing else? As SQLite spells it, without spaces. */
+/* Texts of an id's length, without escapes, and nothing else? As SQLite spells it: no spaces. */
 static bool is_plain(const char *json, size_t n) {
   if (n < 1 + STRIDE || (n - 1) % STRIDE != 0 || json[0] != '[')
     return false;

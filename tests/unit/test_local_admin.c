@@ -204,8 +204,8 @@ static void purge_spares_claims(void **state) {
   assert_int_equal(local_purge(&rig, "*"), 0);
 }
 
-/* What is changed while it is ready is claimed in its new order; a claimed one that gets a life does
- * not lose it before it is released. */
+/* What is changed while it is ready is claimed in its new order; a claimed one that gets a life
+ * does not lose it before it is released. */
 static void changes_of_what_is_ready_and_of_what_is_claimed(void **state) {
   (void)state;
   msg_oid a = put("t", "a", true, NULL, NULL), b = put("t", "b", true, NULL, NULL);

@@ -168,8 +168,8 @@ static int insert(msg_local_session *s, const msg_message *m, int64_t now_ms, ms
   return rc;
 }
 
-/* What belongs beside the row. A grouped message learns its state by the insert: the delay of a head
- * is noted afterwards. */
+/* What belongs beside the row. A grouped message learns its state by the insert: the delay of a
+ * head is noted afterwards. */
 static int finish(msg_local_session *s, const msg_message *m, int64_t now_ms, msg_err *err) {
   int64_t seq = sqlite3_last_insert_rowid(s->db);
   enum msg_local_state state = state_of(m, now_ms);

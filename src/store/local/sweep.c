@@ -164,6 +164,7 @@ static int sweep_lease(msg_local_session *s, struct sweep *w, const msg_local_le
     rc = move_all(s, w, stmt, move_return, err);
   if (rc != MSG_OK || w->moved - moved == limit)
     return rc;
+  w->left--; /* for the lease */
   rc = msg_local_exec(s, sql_claims, NULL, err, "iii", l->number, l->first, l->last);
   return rc == MSG_OK ? msg_local_exec(s, sql_lease, NULL, err, "i", l->number) : rc;
 }
