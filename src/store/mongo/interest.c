@@ -7,7 +7,6 @@
 #include "base/mem.h"
 #include "base/process.h"
 #include "base/str.h"
-#include "store/mongo/bounded.h"
 #include "store/mongo/query.h"
 #include "store/mongo/status.h"
 #include "store/mongo/tend.h"
@@ -204,6 +203,7 @@ static void end_cursor(msg_mongo_use *u, const struct open_cursor *c) {
   bson_t *opts = BCON_NEW("serverId", BCON_INT32((int32_t)c->server_id));
   bson_t *command =
       BCON_NEW("killCursors", BCON_UTF8(c->collection), "cursors", "[", BCON_INT64(c->id), "]");
+  msg_mongo_bound(u);
   mongoc_client_command_with_opts(u->client, u->store->db, command, NULL, opts, NULL, NULL);
   bson_destroy(command);
   bson_destroy(opts);
@@ -220,7 +220,7 @@ void msg_mongo_interest_widen(msg_mongo_store *store) {
   if (n == 0 || msg_mongo_take(store, "watch", &u, NULL) != MSG_OK)
     return;
   u.bounded = true; /* it only saves the rest of a round */
-  msg_mongo_bound(msg_clock_mono_ms() + ROUND_MS);
+  u.until_ms = msg_clock_mono_ms() + ROUND_MS;
   for (size_t i = 0; i < n; i++)
     end_cursor(&u, &open[i]);
   msg_mongo_give(&u);
