@@ -7,7 +7,6 @@
 #include "base/mem.h"
 #include "base/process.h"
 #include "base/str.h"
-#include "store/mongo/bounded.h"
 #include "store/mongo/query.h"
 #include "store/mongo/status.h"
 #include "store/mongo/tend.h"
@@ -220,7 +219,8 @@ void msg_mongo_interest_widen(msg_mongo_store *store) {
   if (n == 0 || msg_mongo_take(store, "watch", &u, NULL) != MSG_OK)
     return;
   u.bounded = true; /* it only saves the rest of a round */
-  msg_mongo_bound(msg_clock_mono_ms() + ROUND_MS);
+  u.until_ms = msg_clock_mono_ms() + ROUND_MS;
+  msg_mongo_bound(&u);
   for (size_t i = 0; i < n; i++)
     end_cursor(&u, &open[i]);
   msg_mongo_give(&u);
