@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "store/mongo/claiming.h"
 #include "store/mongo/group.h"
+#include "store/mongo/place.h"
 
 #define PAGE_MIN 32
 #define PAGES    64
@@ -122,7 +123,7 @@ static int note_locked(void *arg, const bson_t *doc, msg_err *err) {
 
 void msg_mongo_note_locked(msg_mongo_session *s) {
   msg_mutex_lock(s->store->mtx);
-  s->queue->locked_at_ms = msg_clock_mono_ms();
+  s->place->locked_at_ms = msg_clock_mono_ms();
   msg_mutex_unlock(s->store->mtx);
 }
 
@@ -145,7 +146,7 @@ int msg_mongo_read_locks(msg_mongo_claiming *c, const msg_mongo_ids *ids, msg_mo
 /* Has a lock been met lately? */
 static bool with_java(msg_mongo_session *s) {
   msg_mutex_lock(s->store->mtx);
-  int64_t at_ms = s->queue->locked_at_ms;
+  int64_t at_ms = s->place->locked_at_ms;
   msg_mutex_unlock(s->store->mtx);
   return at_ms && msg_clock_mono_ms() - at_ms < JAVA_MS;
 }

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "store/mongo/place.h"
 #include "store/mongo/query.h"
 
 #define AT_ONCE    2 /* batches under way */
@@ -157,51 +158,51 @@ static void run(struct batch *b) {
 
 /* ---- who goes with whom ---- */
 
-static void take_batch_locked(msg_mongo_queue *q, struct batch *b) {
+static void take_batch_locked(msg_mongo_place *p, struct batch *b) {
   size_t bytes = 0;
-  while (q->first && b->n < BATCH_ROWS && (b->n == 0 || bytes + q->first->doc->len <= BATCH_SIZE)) {
-    waiting *w = q->first;
-    q->first = w->next;
+  while (p->first && b->n < BATCH_ROWS && (b->n == 0 || bytes + p->first->doc->len <= BATCH_SIZE)) {
+    waiting *w = p->first;
+    p->first = w->next;
     bytes += w->doc->len;
     b->docs[b->n] = w->doc;
     b->at[b->n++] = w;
   }
-  if (!q->first)
-    q->last = NULL;
+  if (!p->first)
+    p->last = NULL;
 }
 
-static void append_locked(msg_mongo_queue *q, waiting *w) {
-  if (q->last)
-    q->last->next = w;
+static void append_locked(msg_mongo_place *p, waiting *w) {
+  if (p->last)
+    p->last->next = w;
   else
-    q->first = w;
-  q->last = w;
+    p->first = w;
+  p->last = w;
 }
 
 /* Thread: holds the lock at begin and end. */
-static void lead(msg_mongo_session *s, msg_mongo_queue *q) {
+static void lead(msg_mongo_session *s, msg_mongo_place *p) {
   struct batch b = {.s = s};
-  take_batch_locked(q, &b);
-  q->inserting++;
+  take_batch_locked(p, &b);
+  p->inserting++;
   msg_mutex_unlock(s->store->mtx);
   run(&b);
   msg_mutex_lock(s->store->mtx);
-  q->inserting--;
+  p->inserting--;
   for (size_t i = 0; i < b.n; i++)
     b.at[i]->done = true;
-  msg_cond_broadcast(q->inserted);
+  msg_cond_broadcast(p->inserted);
 }
 
 int msg_mongo_combine(msg_mongo_session *s, const msg_message *m, const bson_t *doc, msg_err *err) {
-  msg_mongo_queue *q = s->queue;
+  msg_mongo_place *p = s->place;
   waiting w = {.message = m, .doc = doc};
   msg_mutex_lock(s->store->mtx);
-  append_locked(q, &w);
+  append_locked(p, &w);
   while (!w.done) {
-    if (q->inserting < AT_ONCE && q->first)
-      lead(s, q);
+    if (p->inserting < AT_ONCE && p->first)
+      lead(s, p);
     else
-      msg_cond_wait_until(q->inserted, s->store->mtx, msg_clock_mono_ms() + LOOK_MS);
+      msg_cond_wait_until(p->inserted, s->store->mtx, msg_clock_mono_ms() + LOOK_MS);
   }
   msg_mutex_unlock(s->store->mtx);
   if (w.rc != MSG_OK && err)

@@ -238,13 +238,11 @@ static int note_queue(void *arg, const bson_t *doc, msg_err *err) {
 /* With nothing in it and nobody there it is none. */
 static int give_queue(msg_mongo_session *s, const char *name, msg_count_fn fn, void *arg,
                       msg_err *err) {
-  msg_mongo_session other = *s;
+  msg_mongo_session other;
   msg_mongo_use u;
   msg_count c = {0};
   struct audience a = {0};
-  int rc = msg_mongo_names_of(name, &other.names, err);
-  if (rc == MSG_OK && !(other.queue = msg_mongo_queue_of(s->store, name)))
-    rc = msg_err_nomem(err);
+  int rc = msg_mongo_session_on(s, name, &other, err);
   if (rc == MSG_OK)
     rc = audience_load(&other, &a, err);
   if (rc == MSG_OK)

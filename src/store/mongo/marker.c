@@ -14,7 +14,7 @@
 #define FORGET_TRIES 3000  /* then they are handed out once more: ten minutes */
 
 struct work {
-  msg_mongo_queue *queue; /* NULL: nothing to do */
+  msg_mongo_place *place; /* NULL: nothing to do */
   char *node;
   msg_mongo_ids ids;
 };
@@ -27,16 +27,16 @@ static void work_clear(struct work *w) {
 
 /* ---- under the lock ---- */
 
-/* The marks of one node and queue, out of those that wait. */
+/* The marks of one node and place, out of those that wait. */
 static void take_work_locked(msg_mongo_store *store, struct work *w) {
-  for (msg_mongo_queue *q = store->queues; q && !w->queue; q = q->next) {
-    for (size_t i = 0; i < q->mark_count && w->ids.n < BATCH; i++) {
-      struct msg_mongo_mark *m = &q->marks[i];
-      if (!m->later || m->writing || (w->queue && strcmp(w->node, m->node) != 0))
+  for (msg_mongo_place *p = store->places; p && !w->place; p = p->next) {
+    for (size_t i = 0; i < p->mark_count && w->ids.n < BATCH; i++) {
+      struct msg_mongo_mark *m = &p->marks[i];
+      if (!m->later || m->writing || (w->place && strcmp(w->node, m->node) != 0))
         continue;
-      if (!w->queue && !(w->node = msg_strdup(m->node)))
+      if (!w->place && !(w->node = msg_strdup(m->node)))
         return;
-      w->queue = q;
+      w->place = p;
       if (msg_mongo_ids_add(&w->ids, &m->id) != MSG_OK)
         return;
       m->writing = true;
@@ -46,39 +46,40 @@ static void take_work_locked(msg_mongo_store *store, struct work *w) {
 
 /* Written: they go. Not written: they wait again. */
 static void end_work_locked(const struct work *w, bool written) {
-  msg_mongo_queue *q = w->queue;
+  msg_mongo_place *p = w->place;
   size_t n = 0;
-  for (size_t i = 0; i < q->mark_count; i++) {
-    struct msg_mongo_mark m = q->marks[i];
+  for (size_t i = 0; i < p->mark_count; i++) {
+    struct msg_mongo_mark m = p->marks[i];
     bool ours = m.writing && strcmp(m.node, w->node) == 0;
     m.writing = m.writing && !ours;
     if (ours && written)
       msg_free(m.node);
     else
-      q->marks[n++] = m;
+      p->marks[n++] = m;
   }
-  q->mark_count = n;
+  p->mark_count = n;
 }
 
-static bool any_later_locked(const msg_mongo_queue *q) {
-  for (size_t i = 0; i < q->mark_count; i++)
-    if (q->marks[i].later)
-      return true;
+static bool any_later_locked(const msg_mongo_session *s) {
+  for (const msg_mongo_place *p = s->store->places; p; p = p->next)
+    for (size_t i = 0; p->queue == s->queue && i < p->mark_count; i++)
+      if (p->marks[i].later)
+        return true;
   return false;
 }
 
 /* ---- what is taken back ---- */
 
 /* The first whose time has come; else *next_ms becomes the time of the next. */
-static msg_mongo_unmark *take_unmark_locked(msg_mongo_store *store, msg_mongo_queue **queue,
+static msg_mongo_unmark *take_unmark_locked(msg_mongo_store *store, msg_mongo_place **place,
                                             int64_t *next_ms) {
   int64_t now_ms = msg_clock_mono_ms();
-  for (msg_mongo_queue *q = store->queues; q; q = q->next) {
-    for (msg_mongo_unmark **at = &q->unmarks; *at; at = &(*at)->next) {
+  for (msg_mongo_place *p = store->places; p; p = p->next) {
+    for (msg_mongo_unmark **at = &p->unmarks; *at; at = &(*at)->next) {
       msg_mongo_unmark *x = *at;
       if (x->at_ms <= now_ms) {
         *at = x->next;
-        *queue = q;
+        *place = p;
         return x;
       }
       *next_ms = x->at_ms < *next_ms ? x->at_ms : *next_ms;
@@ -93,65 +94,60 @@ static void unmark_free(msg_mongo_unmark *x) {
   msg_free(x);
 }
 
-static void drop_marks_locked(msg_mongo_queue *q, const msg_mongo_unmark *x) {
+static void drop_marks_locked(msg_mongo_place *p, const msg_mongo_unmark *x) {
   size_t n = 0;
-  for (size_t i = 0; i < q->mark_count; i++) {
-    if (strcmp(q->marks[i].node, x->node) == 0 && msg_mongo_ids_have(&x->ids, &q->marks[i].id))
-      msg_free(q->marks[i].node);
+  for (size_t i = 0; i < p->mark_count; i++) {
+    if (strcmp(p->marks[i].node, x->node) == 0 && msg_mongo_ids_have(&x->ids, &p->marks[i].id))
+      msg_free(p->marks[i].node);
     else
-      q->marks[n++] = q->marks[i];
+      p->marks[n++] = p->marks[i];
   }
-  q->mark_count = n;
+  p->mark_count = n;
 }
 
 /* Once done they can be handed out. Later once more, for a write that was under way meanwhile. */
-static void end_unmark_locked(msg_mongo_queue *q, msg_mongo_unmark *x, bool done) {
+static void end_unmark_locked(msg_mongo_place *p, msg_mongo_unmark *x, bool done) {
   if (done && !x->again)
-    drop_marks_locked(q, x);
+    drop_marks_locked(p, x);
   if (done && x->again) {
     unmark_free(x);
     return;
   }
   x->again = done;
   x->at_ms = msg_clock_mono_ms() + (done ? LAST_LOOK_MS : PAUSE_MS);
-  x->next = q->unmarks;
-  q->unmarks = x;
+  x->next = p->unmarks;
+  p->unmarks = x;
 }
 
-static bool take_back(msg_mongo_store *store, const msg_mongo_queue *q, const msg_mongo_unmark *x) {
-  msg_mongo_names names;
+static bool take_back(msg_mongo_store *store, const msg_mongo_place *p, const msg_mongo_unmark *x) {
   msg_mongo_use u;
-  if (msg_mongo_names_of(q->name, &names, NULL) != MSG_OK ||
-      msg_mongo_take(store, "mark", &u, NULL) != MSG_OK)
+  if (msg_mongo_take(store, "mark", &u, NULL) != MSG_OK)
     return false;
-  bool done = msg_mongo_unmark_seen(&u, names.messages, x, NULL) == MSG_OK;
+  bool done = msg_mongo_unmark_seen(&u, p->at.messages, x, NULL) == MSG_OK;
   msg_mongo_give(&u);
   return done;
 }
 
 /* One, if its time has come. *next_ms: when the next is due. */
 static bool unmark_one(msg_mongo_store *store, int64_t *next_ms) {
-  msg_mongo_queue *q = NULL;
-  msg_mongo_unmark *x = take_unmark_locked(store, &q, next_ms);
+  msg_mongo_place *p = NULL;
+  msg_mongo_unmark *x = take_unmark_locked(store, &p, next_ms);
   if (!x)
     return false;
   msg_mutex_unlock(store->mtx);
-  bool done = take_back(store, q, x);
+  bool done = take_back(store, p, x);
   msg_mutex_lock(store->mtx);
-  end_unmark_locked(q, x, done);
+  end_unmark_locked(p, x, done);
   return true;
 }
 
 /* ---- the thread ---- */
 
 static bool write_marks(msg_mongo_store *store, const struct work *w) {
-  msg_mongo_names names;
   msg_mongo_use u;
-  if (msg_mongo_names_of(w->queue->name, &names, NULL) != MSG_OK)
-    return true;
   if (msg_mongo_take(store, "mark", &u, NULL) != MSG_OK)
     return false;
-  bool written = msg_mongo_mark_seen(&u, names.messages, w->node, &w->ids, NULL) == MSG_OK;
+  bool written = msg_mongo_mark_seen(&u, w->place->at.messages, w->node, &w->ids, NULL) == MSG_OK;
   msg_mongo_give(&u);
   return written;
 }
@@ -166,7 +162,7 @@ static void run(void *arg) {
     if (store->marks_stop && !end_ms)
       end_ms = msg_clock_mono_ms() + STOP_MS;
     take_work_locked(store, &w);
-    if (w.queue) {
+    if (w.place) {
       msg_mutex_unlock(store->mtx);
       bool written = write_marks(store, &w);
       failures = written ? 0 : failures + 1;
@@ -175,7 +171,7 @@ static void run(void *arg) {
       msg_cond_broadcast(store->marks_changed);
     }
     int64_t next_ms = msg_clock_mono_ms() + IDLE_MS;
-    bool idle = !unmark_one(store, &next_ms) && !w.queue;
+    bool idle = !unmark_one(store, &next_ms) && !w.place;
     work_clear(&w);
     if (store->marks_stop && (idle || msg_clock_mono_ms() >= end_ms))
       break;
@@ -199,12 +195,12 @@ static bool start_locked(msg_mongo_store *store) {
 }
 
 bool msg_mongo_marks_later(msg_mongo_session *s, const char *node, const msg_mongo_ids *ids) {
-  msg_mongo_queue *q = s->queue;
+  msg_mongo_place *p = s->place;
   msg_mutex_lock(s->store->mtx);
   bool ok = start_locked(s->store);
-  for (size_t i = 0; ok && i < q->mark_count; i++)
-    if (strcmp(q->marks[i].node, node) == 0 && msg_mongo_ids_have(ids, &q->marks[i].id))
-      q->marks[i].later = true;
+  for (size_t i = 0; ok && i < p->mark_count; i++)
+    if (strcmp(p->marks[i].node, node) == 0 && msg_mongo_ids_have(ids, &p->marks[i].id))
+      p->marks[i].later = true;
   if (ok)
     msg_cond_broadcast(s->store->marks_changed);
   msg_mutex_unlock(s->store->mtx);
@@ -224,8 +220,8 @@ bool msg_mongo_marks_regret(msg_mongo_session *s, const char *node, msg_mongo_id
   if (ok) {
     x->ids = *ids;
     *ids = (msg_mongo_ids){0};
-    x->next = s->queue->unmarks;
-    s->queue->unmarks = x;
+    x->next = s->place->unmarks;
+    s->place->unmarks = x;
     msg_cond_broadcast(s->store->marks_changed);
   }
   msg_mutex_unlock(s->store->mtx);
@@ -237,7 +233,7 @@ bool msg_mongo_marks_regret(msg_mongo_session *s, const char *node, msg_mongo_id
 void msg_mongo_marks_wait(msg_mongo_session *s, int64_t timeout_ms) {
   int64_t deadline_ms = msg_clock_mono_ms() + timeout_ms;
   msg_mutex_lock(s->store->mtx);
-  while (any_later_locked(s->queue) && msg_clock_mono_ms() < deadline_ms)
+  while (any_later_locked(s) && msg_clock_mono_ms() < deadline_ms)
     msg_cond_wait_until(s->store->marks_changed, s->store->mtx, deadline_ms);
   msg_mutex_unlock(s->store->mtx);
 }
@@ -251,10 +247,10 @@ void msg_mongo_marks_stop(msg_mongo_store *store) {
     msg_cond_broadcast(store->marks_changed);
   msg_mutex_unlock(store->mtx);
   msg_thread_join(marker);
-  for (msg_mongo_queue *q = store->queues; q; q = q->next)
-    while (q->unmarks) {
-      msg_mongo_unmark *x = q->unmarks;
-      q->unmarks = x->next;
+  for (msg_mongo_place *p = store->places; p; p = p->next)
+    while (p->unmarks) {
+      msg_mongo_unmark *x = p->unmarks;
+      p->unmarks = x->next;
       unmark_free(x);
     }
 }

@@ -9,7 +9,7 @@
 
 #include "base/thread.h"
 #include "store/mongo/driver.h"
-#include "store/mongo/names.h"
+#include "store/mongo/layout.h"
 #include "store/store.h"
 
 #define MSG_MONGO_IMPLEMENTATION "StandardMessaging"
@@ -25,24 +25,11 @@
 #define MSG_MONGO_OPERATIONS 64    /* clients for operations */
 #define MSG_MONGO_CURSORS    64    /* clients for cursor threads */
 
-/* What is known of one queue in this process. Lives as long as the store. */
+/* One queue in this process, in one layout. Lives as long as the store. */
 typedef struct msg_mongo_queue {
   struct msg_mongo_queue *next;
-  char *name; /* immutable */
-  /* shared: guarded by the store's mtx */
-  bool indexed;                           /* its indexes were seen or made */
-  bool grouped;                           /* a message with a group was met */
-  bool unnamed;                           /* a message with `name` alone was met */
-  int64_t locked_at_ms;                   /* a lock of a Java node was met, monotonic; 0 never */
-  int64_t swept_at_ms;                    /* last look of a sweep, 0 never */
-  int64_t passed_at_ms;                   /* last look for heads that Java nodes took */
-  int64_t repaired_at_ms;                 /* last look for groups without head */
-  struct msg_mongo_waiting *first, *last; /* combine.h: single sends to go out */
-  int inserting;                          /* batches of them under way */
-  msg_cond *inserted;                     /* immutable; with the store's mtx */
-  struct msg_mongo_unmark *unmarks;       /* marks.h */
-  struct msg_mongo_mark *marks;           /* marks.h */
-  size_t mark_count, mark_cap;
+  char *name; /* immutable, as the layout */
+  const msg_mongo_layout *layout;
 } msg_mongo_queue;
 
 typedef struct msg_mongo_store {
@@ -60,7 +47,8 @@ typedef struct msg_mongo_store {
   /* shared: guarded by mtx */
   msg_mutex *mtx;
   msg_mongo_queue *queues;
-  msg_thread *marker; /* marker.c; NULL not started */
+  struct msg_mongo_place *places; /* place.h */
+  msg_thread *marker;             /* marker.c; NULL not started */
   msg_cond *marks_changed;
   bool marks_stop;
   struct msg_mongo_undone { /* claims rolled back, at most 4096, oldest forgotten */
@@ -75,7 +63,8 @@ typedef struct msg_mongo_session {
   /* immutable after open */
   msg_mongo_store *store;
   msg_mongo_queue *queue;
-  msg_mongo_names names;
+  struct msg_mongo_place *place;  /* where its messages are; NULL: there are many (place.h) */
+  msg_mongo_names names;          /* messages and locks: of the place */
   int64_t participant_timeout_ms; /* from the settings of session_open */
   bool lean;                      /* only the indexes that we need */
   char check;                     /* implementation_check: 'w', 't', 'i' */
@@ -161,8 +150,12 @@ int32_t msg_mongo_undone_take(msg_mongo_store *store, const msg_oid *id);
 
 extern const struct msg_store_ops msg_mongo_ops;
 
-/** The facts of a queue, made at first use. NULL when memory is out. */
-msg_mongo_queue *msg_mongo_queue_of(msg_mongo_store *store, const char *name);
+/** A queue in a layout, made at first use. NULL when memory is out. */
+msg_mongo_queue *msg_mongo_queue_of(msg_mongo_store *store, const char *name,
+                                    const msg_mongo_layout *layout);
+/** *out: like `s`, but on another queue. To be used within the call, never closed. */
+int msg_mongo_session_on(const msg_mongo_session *s, const char *queue, msg_mongo_session *out,
+                         msg_err *err);
 
 /* ---- indexes.c ---- */
 

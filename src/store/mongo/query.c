@@ -1,4 +1,5 @@
 #include "store/mongo/query.h"
+#include "store/mongo/place.h"
 
 #include <string.h>
 
@@ -118,13 +119,13 @@ void msg_mongo_now_expr(bson_t *out, int64_t plus_ms) {
 
 static void note_unnamed(msg_mongo_session *s) {
   msg_mutex_lock(s->store->mtx);
-  s->queue->unnamed = true;
+  s->place->unnamed = true;
   msg_mutex_unlock(s->store->mtx);
 }
 
 bool msg_mongo_is_unnamed(msg_mongo_session *s) {
   msg_mutex_lock(s->store->mtx);
-  bool is = s->queue->unnamed;
+  bool is = s->place->unnamed;
   msg_mutex_unlock(s->store->mtx);
   return is;
 }

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "store/mongo/change.h"
 #include "store/mongo/group.h"
+#include "store/mongo/place.h"
 
 #define PAUSE_MS     50
 #define PASS_PAUSE   250
@@ -174,9 +175,9 @@ static int tend_groups(msg_mongo_session *s, msg_mongo_use *u, int *moved, msg_e
   *moved = 0;
   if (!msg_mongo_is_grouped(s))
     return MSG_OK;
-  if (is_time(s, &s->queue->passed_at_ms, PASS_PAUSE, false))
+  if (is_time(s, &s->place->passed_at_ms, PASS_PAUSE, false))
     rc = msg_mongo_groups_pass(s, u, moved, err);
-  if (rc == MSG_OK && is_time(s, &s->queue->repaired_at_ms, REPAIR_PAUSE, false))
+  if (rc == MSG_OK && is_time(s, &s->place->repaired_at_ms, REPAIR_PAUSE, false))
     rc = msg_mongo_groups_repair(s, u, err);
   return rc;
 }
@@ -187,7 +188,7 @@ int msg_mongo_sweep(msg_mongo_session *s, msg_mongo_use *u, int64_t max_attempts
   int passed = 0;
   if (moved)
     *moved = 0;
-  if (!is_time(s, &s->queue->swept_at_ms, PAUSE_MS, force))
+  if (!is_time(s, &s->place->swept_at_ms, PAUSE_MS, force))
     return MSG_OK;
   int rc = look(s, u, &d, err);
   size_t n = d.over.n + d.back.n + d.settled.n + d.done.n + d.recent.n;
