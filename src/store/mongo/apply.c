@@ -17,6 +17,7 @@
 
 struct applying {
   msg_mongo_session *s;
+  const msg_mongo_routes *routes; /* of its puts */
   const msg_actor *actor;
   msg_unit *unit;
   char nobody[MSG_OID_HEX + 1]; /* a mark that no document bears */
@@ -67,8 +68,11 @@ static int settle_all(msg_mongo_txn *t, struct applying *a, const struct msg_uni
 
 static int work(msg_mongo_txn *t, void *arg, msg_err *err) {
   struct applying *a = arg;
-  msg_mongo_putting p = {
-      .actor = a->actor, .items = a->unit->puts, .n = a->unit->put_count, .stamp = true};
+  msg_mongo_putting p = {.actor = a->actor,
+                         .items = a->unit->puts,
+                         .n = a->unit->put_count,
+                         .routes = a->routes,
+                         .stamp = true};
   int rc = MSG_OK;
   a->worked = false;
   for (size_t i = 0; rc == MSG_OK && i < a->unit->settle_count; i++)

@@ -149,6 +149,8 @@ static void run(struct batch *b) {
     b->u = &u;
     rc = msg_mongo_indexes(b->s, &u, &err);
     if (rc == MSG_OK)
+      rc = msg_mongo_place_admit(b->s, &u, b->at[0]->message->topic, &err);
+    if (rc == MSG_OK)
       insert(b);
   }
   if (rc != MSG_OK)

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "store/mongo/query.h"
+#include "store/mongo/pipe.h"
 
 /* ---- counting by the server ---- */
 
@@ -47,29 +47,42 @@ static void append_state(bson_t *set) {
   bson_destroy(&now);
 }
 
-static bson_t *count_pipeline(bool by_topic) {
-  bson_t set = BSON_INITIALIZER, group = BSON_INITIALIZER;
-  append_state(&set);
+static void append_group(bson_t *group, bool by_topic) {
   if (by_topic)
-    BCON_APPEND(&group, "_id", "{", "$ifNull", "[", BCON_UTF8("$topic"), BCON_UTF8("$name"), "]",
+    BCON_APPEND(group, "_id", "{", "$ifNull", "[", BCON_UTF8("$topic"), BCON_UTF8("$name"), "]",
                 "}");
   else
-    BSON_APPEND_NULL(&group, "_id");
+    BSON_APPEND_NULL(group, "_id");
   static const char *const states[] = {"ready",   "broadcast", "delayed",
                                        "claimed", "blocked",   "dead"};
   for (size_t i = 0; i < sizeof states / sizeof states[0]; i++)
-    append_sum(&group, states[i], states[i]);
-  BCON_APPEND(&group, "oldest", "{", "$min", "{", "$cond", "[", "{", "$in", "[", BCON_UTF8("$st"),
+    append_sum(group, states[i], states[i]);
+  BCON_APPEND(group, "oldest", "{", "$min", "{", "$cond", "[", "{", "$in", "[", BCON_UTF8("$st"),
               "[", BCON_UTF8("dead"), BCON_UTF8("expired"), BCON_UTF8("processed"), "]", "]", "}",
               BCON_NULL, "{", "$ifNull", "[", BCON_UTF8("$sq.sent"), BCON_UTF8("$timestamp"), "]",
               "}", "]", "}", "}");
-  bson_t *p =
-      BCON_NEW("pipeline", "[", "{", "$match", "{", "sq.state", "{", "$ne", BCON_UTF8("done"), "}",
-               "}", "}", "{", "$addFields", BCON_DOCUMENT(&set), "}", "{", "$group",
-               BCON_DOCUMENT(&group), "}", "{", "$sort", "{", "_id", BCON_INT32(1), "}", "}", "]");
+}
+
+/* A message to several lanes counts in each. */
+static mongoc_cursor_t *run_count(msg_mongo_use *u, const msg_mongo_places *places, bool by_topic) {
+  bson_t *there = BCON_NEW("sq.state", "{", "$ne", BCON_UTF8("done"), "}");
+  bson_t *sort = BCON_NEW("_id", BCON_INT32(1));
+  bson_t *opts = BCON_NEW("allowDiskUse", BCON_BOOL(true));
+  bson_t set = BSON_INITIALIZER, group = BSON_INITIALIZER;
+  msg_mongo_pipe pipe;
+  append_state(&set);
+  append_group(&group, by_topic);
+  msg_mongo_pipe_begin(&pipe, places, there, NULL);
+  msg_mongo_pipe_add(&pipe, "$addFields", &set);
+  msg_mongo_pipe_add(&pipe, "$group", &group);
+  msg_mongo_pipe_add(&pipe, "$sort", sort);
+  mongoc_cursor_t *cursor = msg_mongo_pipe_run(&pipe, u, opts);
   bson_destroy(&group);
   bson_destroy(&set);
-  return p;
+  bson_destroy(opts);
+  bson_destroy(sort);
+  bson_destroy(there);
+  return cursor;
 }
 
 static void read_count(const bson_t *doc, msg_count *out) {
@@ -86,19 +99,19 @@ static void read_count(const bson_t *doc, msg_count *out) {
 
 static int each_count(msg_mongo_session *s, msg_mongo_use *u, bool by_topic, msg_mongo_row_fn row,
                       void *arg, msg_err *err) {
-  bson_t *pipeline = count_pipeline(by_topic);
-  bson_t *opts = BCON_NEW("allowDiskUse", BCON_BOOL(true));
-  mongoc_collection_t *c = msg_mongo_collection(u, s->names.messages);
-  mongoc_cursor_t *cursor = mongoc_collection_aggregate(c, MONGOC_QUERY_NONE, pipeline, opts, NULL);
+  msg_mongo_places places = {0};
   const bson_t *doc;
-  int rc;
+  int rc = msg_mongo_places_all(s, u, &places, err);
+  if (rc != MSG_OK || places.n == 0) {
+    msg_mongo_places_clear(&places);
+    return rc;
+  }
+  mongoc_cursor_t *cursor = run_count(u, &places, by_topic);
   while ((rc = msg_mongo_next(u, cursor, "count", &doc, err)) == MSG_OK)
     if ((rc = row(arg, doc, err)) != MSG_OK)
       break;
   mongoc_cursor_destroy(cursor);
-  mongoc_collection_destroy(c);
-  bson_destroy(opts);
-  bson_destroy(pipeline);
+  msg_mongo_places_clear(&places);
   return rc == MSG_NOTFOUND ? MSG_OK : rc;
 }
 
@@ -342,6 +355,11 @@ static int first_life(msg_mongo_session *s, msg_mongo_use *u, struct soonest *w,
                   note_life, w, err);
 }
 
+static int first_at(msg_mongo_session *at, msg_mongo_use *u, void *arg, msg_err *err) {
+  int rc = first_until(at, u, arg, err);
+  return rc == MSG_OK ? first_life(at, u, arg, err) : rc;
+}
+
 int msg_mongo_deadline(msg_session *base, int64_t *at_ms, msg_err *err) {
   msg_mongo_session *s = (msg_mongo_session *)base;
   struct soonest w = {.at_ms = MSG_NEVER, .now_ms = msg_mongo_now_ms(s->store)};
@@ -349,9 +367,7 @@ int msg_mongo_deadline(msg_session *base, int64_t *at_ms, msg_err *err) {
   int rc = msg_mongo_take(s->store, "look for a deadline", &u, err);
   if (rc != MSG_OK)
     return rc;
-  rc = first_until(s, &u, &w, err);
-  if (rc == MSG_OK)
-    rc = first_life(s, &u, &w, err);
+  rc = msg_mongo_everywhere(s, &u, first_at, &w, err);
   msg_mongo_give(&u);
   if (rc == MSG_OK)
     *at_ms = w.at_ms == MSG_NEVER ? MSG_NEVER : w.at_ms - s->store->clock_offset_ms;

@@ -128,6 +128,12 @@ int msg_mongo_at_topic(const char *queue, const char *topic, size_t room, msg_mo
       msg_show(topic).s, msg_show(out->messages).s, other);
 }
 
+void msg_mongo_at_topic_locks(const char *queue, const char *collection, msg_mongo_at *out) {
+  char topics[MSG_MONGO_NAME_MAX], locks[MSG_MONGO_NAME_MAX];
+  prefixes(queue, topics, locks);
+  join(out->locks, locks, collection + strlen(topics));
+}
+
 /* Where lanes begin. */
 static void lane_prefix(const msg_mongo_layout *layout, const msg_mongo_names *names, char *out) {
   join(out, layout->topics ? "" : names->messages, layout->topics ? "dm_" : "_dm_");

@@ -45,6 +45,8 @@ void msg_mongo_at_main(const msg_mongo_names *names, msg_mongo_at *out);
  *  Errors: MSG_INVALID too long, or it would be another one of the queue's: text names both. */
 int msg_mongo_at_topic(const char *queue, const char *topic, size_t room, msg_mongo_at *out,
                        msg_err *err);
+/** The locks of a topic's collection. */
+void msg_mongo_at_topic_locks(const char *queue, const char *collection, msg_mongo_at *out);
 /** A node's lane. */
 void msg_mongo_at_lane(const msg_mongo_layout *layout, const msg_mongo_names *names,
                        const char *node, msg_mongo_at *out);

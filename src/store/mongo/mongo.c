@@ -39,6 +39,7 @@ static void store_close(msg_store *base) {
     msg_free(q->name);
     msg_free(q);
   }
+  msg_free(store->met);
   msg_mongo_tend_free(store->tend);
   msg_free(store->undone);
   msg_cond_free(store->marks_changed);
@@ -50,52 +51,64 @@ static void store_close(msg_store *base) {
 
 /* ---- queues ---- */
 
+static bool make_main_locked(msg_mongo_store *store, msg_mongo_queue *q) {
+  msg_mongo_at at;
+  if (q->layout->topics)
+    return true;
+  msg_mongo_at_main(&q->names, &at);
+  q->main = msg_mongo_place_add_locked(store, q, MSG_MONGO_MAIN, &at);
+  return q->main != NULL;
+}
+
 static msg_mongo_queue *add_queue_locked(msg_mongo_store *store, const char *name,
-                                         const msg_mongo_layout *layout) {
+                                         const msg_mongo_layout *layout,
+                                         const msg_mongo_names *names) {
   msg_mongo_queue *q = msg_zalloc(sizeof *q);
-  if (!q || !(q->name = msg_strdup(name))) {
+  if (!q)
+    return NULL;
+  q->layout = layout;
+  q->names = *names;
+  q->name = msg_strdup(name);
+  if (!q->name || !make_main_locked(store, q)) {
+    msg_free(q->name);
     msg_free(q);
     return NULL;
   }
-  q->layout = layout;
   q->next = store->queues;
   return store->queues = q;
 }
 
-msg_mongo_queue *msg_mongo_queue_of(msg_mongo_store *store, const char *name,
-                                    const msg_mongo_layout *layout) {
+int msg_mongo_queue_of(msg_mongo_store *store, const char *name, const msg_mongo_layout *layout,
+                       msg_mongo_queue **out, msg_err *err) {
+  msg_mongo_names names;
+  name = name ? name : "msg";
+  int rc = msg_mongo_names_of(name, &names, err);
+  if (rc != MSG_OK)
+    return rc;
   msg_mutex_lock(store->mtx);
   msg_mongo_queue *q = store->queues;
   while (q && (q->layout != layout || strcmp(q->name, name) != 0))
     q = q->next;
   if (!q)
-    q = add_queue_locked(store, name, layout);
+    q = add_queue_locked(store, name, layout, &names);
   msg_mutex_unlock(store->mtx);
-  return q;
+  *out = q;
+  return q ? MSG_OK : msg_err_nomem(err);
 }
 
 /* ---- sessions ---- */
 
-static int at_main(msg_mongo_session *s, msg_err *err) {
-  msg_mongo_at at;
-  if (s->queue->layout->topics) { /* no collection of the queue's may be hit by mistake */
-    s->names.messages[0] = s->names.locks[0] = '\0';
-    return MSG_OK;
-  }
-  msg_mongo_at_main(&s->names, &at);
-  s->place = msg_mongo_place_of(s->store, s->queue, MSG_MONGO_MAIN, &at);
-  return s->place ? MSG_OK : msg_err_nomem(err);
-}
-
 /* What of a session is its queue's. */
 static int set_queue(msg_mongo_session *s, const char *queue, const msg_mongo_layout *layout,
                      msg_err *err) {
-  int rc = msg_mongo_names_of(queue, &s->names, err);
+  int rc = msg_mongo_queue_of(s->store, queue, layout, &s->queue, err);
   if (rc != MSG_OK)
     return rc;
-  s->place = NULL;
-  s->queue = msg_mongo_queue_of(s->store, queue ? queue : "msg", layout);
-  return s->queue ? at_main(s, err) : msg_err_nomem(err);
+  s->names = s->queue->names;
+  s->place = s->queue->main;
+  if (!s->place) /* no collection of the queue's may be hit by mistake */
+    s->names.messages[0] = s->names.locks[0] = '\0';
+  return MSG_OK;
 }
 
 int msg_mongo_session_on(const msg_mongo_session *s, const char *queue, msg_mongo_session *out,

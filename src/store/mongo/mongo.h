@@ -28,8 +28,11 @@
 /* One queue in this process, in one layout. Lives as long as the store. */
 typedef struct msg_mongo_queue {
   struct msg_mongo_queue *next;
-  char *name; /* immutable, as the layout */
+  /* immutable */
+  char *name;
   const msg_mongo_layout *layout;
+  msg_mongo_names names;
+  struct msg_mongo_place *main; /* NULL: there are as many as topics */
 } msg_mongo_queue;
 
 typedef struct msg_mongo_store {
@@ -48,6 +51,7 @@ typedef struct msg_mongo_store {
   msg_mutex *mtx;
   msg_mongo_queue *queues;
   struct msg_mongo_place *places; /* place.h */
+  struct msg_mongo_met *met;      /* where.h; NULL none yet */
   msg_thread *marker;             /* marker.c; NULL not started */
   msg_cond *marks_changed;
   bool marks_stop;
@@ -150,9 +154,10 @@ int32_t msg_mongo_undone_take(msg_mongo_store *store, const msg_oid *id);
 
 extern const struct msg_store_ops msg_mongo_ops;
 
-/** A queue in a layout, made at first use. NULL when memory is out. */
-msg_mongo_queue *msg_mongo_queue_of(msg_mongo_store *store, const char *name,
-                                    const msg_mongo_layout *layout);
+/** A queue (NULL: the default) in a layout, made at first use.
+ *  Errors: MSG_INVALID as msg_mongo_names_of. */
+int msg_mongo_queue_of(msg_mongo_store *store, const char *name, const msg_mongo_layout *layout,
+                       msg_mongo_queue **out, msg_err *err);
 /** *out: like `s`, but on another queue. To be used within the call, never closed. */
 int msg_mongo_session_on(const msg_mongo_session *s, const char *queue, msg_mongo_session *out,
                          msg_err *err);

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "store/mongo/group.h"
+#include "store/mongo/where.h"
 
 #define TRIES 10
 
@@ -148,18 +149,18 @@ static int run(struct changing *w, msg_err *err) {
                      "update: the message changes all the time: try again when it is at rest");
 }
 
+static int change_at(msg_mongo_session *at, msg_mongo_use *u, void *arg, msg_err *err) {
+  struct changing *w = arg;
+  w->s = at;
+  w->u = u;
+  return run(w, err);
+}
+
 int msg_mongo_change(msg_session *base, const msg_actor *actor, const msg_oid *id,
                      const msg_update *update, msg_err *err) {
-  msg_mongo_session *s = (msg_mongo_session *)base;
-  msg_mongo_use u;
-  struct changing w = {.s = s, .u = &u, .id = id, .update = update};
+  struct changing w = {.id = id, .update = update};
   (void)actor;
-  int rc = msg_mongo_take(s->store, "update", &u, err);
-  if (rc != MSG_OK)
-    return rc;
-  rc = run(&w, err);
-  msg_mongo_give(&u);
-  return rc;
+  return msg_mongo_where_each((msg_mongo_session *)base, "update", id, change_at, &w, err);
 }
 
 /* ---- removing ---- */
@@ -175,7 +176,8 @@ static int note_gone(void *arg, const bson_t *doc, msg_err *err) {
   return msg_mongo_groups_add_of(&w->groups, doc, err);
 }
 
-static int remove_it(msg_mongo_session *s, msg_mongo_use *u, const msg_oid *id, msg_err *err) {
+static int remove_at(msg_mongo_session *s, msg_mongo_use *u, void *arg, msg_err *err) {
+  const msg_oid *id = arg;
   struct removing w = {0};
   msg_mongo_result result = {0};
   bson_t filter = BSON_INITIALIZER;
@@ -197,13 +199,6 @@ static int remove_it(msg_mongo_session *s, msg_mongo_use *u, const msg_oid *id, 
 }
 
 int msg_mongo_remove(msg_session *base, const msg_actor *actor, const msg_oid *id, msg_err *err) {
-  msg_mongo_session *s = (msg_mongo_session *)base;
-  msg_mongo_use u;
   (void)actor;
-  int rc = msg_mongo_take(s->store, "delete", &u, err);
-  if (rc != MSG_OK)
-    return rc;
-  rc = remove_it(s, &u, id, err);
-  msg_mongo_give(&u);
-  return rc;
+  return msg_mongo_where_each((msg_mongo_session *)base, "delete", id, remove_at, (void *)id, err);
 }
