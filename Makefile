@@ -1,5 +1,5 @@
 # The front door: a few lines over CMake.
-# May be given: BUILD, SQLITE3, FILE, PREFIX, JOBS, CMAKE_FLAGS, CLANG_FORMAT.
+# May be given: BUILD, SQLITE3, FILE, PREFIX, JOBS, CMAKE_FLAGS, CLANG_FORMAT, MSG_BENCH.
 BUILD ?= build
 SQLITE3 ?= sqlite3
 FILE ?= msg.db
@@ -22,19 +22,20 @@ run: deps-run # build, then the demonstration
 	@$(MAKE) --no-print-directory build
 	@MSG_SO="$(MSG_SO)" SQLITE3="$(SQLITE3)" sql/examples/run.sh
 
-test: deps-test # build everything, run every test
+test: deps-test # build everything, run every test but the slow ones (ctest -L slow)
 	@$(CONFIGURE) -DMSG_TESTS=ON
 	@cmake --build "$(BUILD)"
-	@ctest --test-dir "$(BUILD)" --output-on-failure --no-tests=error -j $(JOBS)
+	@ctest --test-dir "$(BUILD)" --output-on-failure --no-tests=error -LE slow -j $(JOBS)
+	@sed -n '/^NO MONGODB/,/^$$/p' "$(BUILD)/Testing/Temporary/LastTest.log" # what was left out
 
 shell: deps-run # sqlite3 on FILE with the extension loaded
 	@$(MAKE) --no-print-directory build
 	@"$(SQLITE3)" -cmd '.load "$(MSG_SO)"' "$(FILE)"
 
-bench: deps-test
+bench: deps-test # MSG_BENCH: local, mongo or NAMEs of tests/bench; all by default
 	@$(CONFIGURE) -DMSG_TESTS=ON -DCMAKE_BUILD_TYPE=RelWithDebInfo
 	@cmake --build "$(BUILD)" --target msg bench
-	@"$(BUILD)/bench/bench"
+	@"$(BUILD)/bench/bench" $(MSG_BENCH)
 
 install: build # to PREFIX; DESTDIR is honoured
 	@cmake --install "$(BUILD)" --prefix "$(PREFIX)"

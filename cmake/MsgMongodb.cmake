@@ -1,9 +1,9 @@
-# The MongoDB adapter, not finished yet: MSG_MONGODB is OFF, AUTO (with it where libmongoc is) or ON. Sets
+# The MongoDB adapter: MSG_MONGODB is AUTO (with it where libmongoc is), ON or OFF. Sets
 # MSG_HAVE_MONGODB and makes msg_mongodb, which carries libmongoc 1.23 to 2.x, also as static
 # library (MSG_MONGODB_STATIC).
-set(MSG_MONGODB OFF CACHE STRING "MongoDB adapter: OFF, AUTO or ON")
+set(MSG_MONGODB AUTO CACHE STRING "MongoDB adapter: AUTO, ON or OFF")
 option(MSG_MONGODB_STATIC "Link libmongoc's static library" OFF)
-set_property(CACHE MSG_MONGODB PROPERTY STRINGS OFF AUTO ON)
+set_property(CACHE MSG_MONGODB PROPERTY STRINGS AUTO ON OFF)
 
 # The imported target, or nothing. Debian 12 has no .pc file for the static library.
 function(msg_find_mongoc out version)

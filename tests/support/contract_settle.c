@@ -121,6 +121,36 @@ static void in_one_batch(void **state) {
   msg_list_clear(&list);
 }
 
+/* By every verb, also with another claim in between. */
+static void an_id_given_twice_is_done_once(void **state) {
+  contract *k = *state;
+  static const enum msg_settle_verb verbs[] = {MSG_SETTLE_EXTEND, MSG_SETTLE_RELEASE,
+                                               MSG_SETTLE_REJECT, MSG_SETTLE_FREE, MSG_SETTLE_ACK};
+  msg_actor actor = contract_actor(k, "a");
+  for (size_t v = 0; v < sizeof verbs / sizeof *verbs; v++) {
+    char topic[16];
+    snprintf(topic, sizeof topic, "t%zu", v);
+    msg_list list = MSG_LIST_INIT;
+    for (int i = 0; i < 2; i++)
+      PUT(.topic = topic, .exclusive = true);
+    contract_claim(k, k->s, "a", topic, 1, 60000, &list);
+    contract_claim(k, k->s, "a", topic, 1, 60000, &list);
+    assert_int_equal(list.n, 2);
+    const msg_message *a = &list.at[0], *b = &list.at[1];
+    msg_settle_item items[] = {{.id = a->id},
+                               {.id = a->id},
+                               {.id = b->id, .token = b->token},
+                               {.id = a->id},
+                               {.id = b->id, .token = b->token}};
+    msg_settle how = {.verb = verbs[v], .lease_ms = 60000, .reason = "refused"};
+    OK(k->s->ops->settle(k->s, &actor, &how, items, 5, &k->err));
+    for (int i = 0; i < 5; i++)
+      if (items[i].done != (i == 0 || i == 2))
+        fail_msg("verb %d, item %d", (int)verbs[v], i);
+    msg_list_clear(&list);
+  }
+}
+
 static void release_gives_back(void **state) {
   contract *k = *state;
   msg_list list = MSG_LIST_INIT;
@@ -231,6 +261,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_token_fences_within_a_node),
     cmocka_unit_test(of_what_nobody_claimed),
     cmocka_unit_test(in_one_batch),
+    cmocka_unit_test(an_id_given_twice_is_done_once),
     cmocka_unit_test(release_gives_back),
     cmocka_unit_test(release_goes_back_to_its_place),
     cmocka_unit_test(release_of_the_last_attempt_is_death),

@@ -117,7 +117,6 @@ static int put_alone(msg_mongo_session *s, const msg_actor *actor, msg_unit *uni
   return rc;
 }
 
-/* Through the pool of the cursors, whose answers come sooner or not at all. */
 static int apply_now(msg_session *base, const msg_actor *actor, msg_unit *unit, msg_err *err) {
   msg_mongo_session *s = (msg_mongo_session *)base;
   struct applying a = {.s = s, .actor = actor, .unit = unit};
@@ -127,7 +126,7 @@ static int apply_now(msg_session *base, const msg_actor *actor, msg_unit *unit, 
   unit->reached = false;
   if (unit->settle_count == 0 && unit->put_count == 1 && msg_mongo_is_plain(unit->puts[0].message))
     return put_alone(s, actor, unit, err);
-  int rc = msg_mongo_take_cursor(s->store, "commit", &u, err);
+  int rc = msg_mongo_take_bounded(s, "commit", &u, err);
   if (rc != MSG_OK)
     return rc;
   if (unit->put_count > 0)
@@ -220,7 +219,7 @@ static int revive_settled(msg_mongo_session *s, msg_mongo_use *u, const msg_mong
 
 static int undo(msg_mongo_session *s, const msg_mongo_regret *r, msg_err *err) {
   msg_mongo_use u;
-  int rc = msg_mongo_take_cursor(s->store, "undo", &u, err);
+  int rc = msg_mongo_take_bounded(s, "undo", &u, err);
   if (rc == MSG_OK && r->put_count > 0)
     rc = remove_put(s, &u, r, err);
   if (rc == MSG_OK && r->settled_count > 0)

@@ -172,7 +172,7 @@ int msg_mongo_claim(msg_session *base, const msg_actor *actor, const msg_claim *
   msg_mongo_claiming c = {.s = s, .u = &u, .actor = actor, .claim = claim};
   msg_err own = MSG_ERR_INIT;
   err = err ? err : &own;
-  int rc = msg_mongo_take(s->store, "claim", &u, err);
+  int rc = msg_mongo_take_bounded(s, "claim", &u, err);
   if (rc != MSG_OK)
     return rc;
   rc = claim_with(&c, out, err);
@@ -275,7 +275,7 @@ int msg_mongo_claimable(msg_session *base, const msg_actor *actor, const msg_cla
   msg_err own = MSG_ERR_INIT;
   bool found = false;
   err = err ? err : &own;
-  int rc = msg_mongo_take(s->store, "look for messages", &u, err);
+  int rc = msg_mongo_take_bounded(s, "look for messages", &u, err);
   if (rc != MSG_OK)
     return rc;
   c.now_ms = msg_mongo_now_ms(s->store);

@@ -116,7 +116,6 @@ static bool share_errors(struct batch *b, const bson_t *reply) {
 
 static void insert(struct batch *b) {
   mongoc_collection_t *c = msg_mongo_collection(b->u, b->s->names.messages);
-  int64_t deadline_ms = msg_clock_mono_ms() + MSG_MONGO_WRITE_MS;
   bson_t *opts = BCON_NEW("ordered", BCON_BOOL(false));
   bool again = false;
   for (;;) {
@@ -132,7 +131,7 @@ static void insert(struct batch *b) {
     bson_destroy(&reply);
     if (shared && again)
       forgive_ours(b);
-    if (!passing || msg_clock_mono_ms() >= deadline_ms)
+    if (!passing || msg_clock_mono_ms() >= b->u->until_ms)
       break;
     again = true;
     msg_clock_sleep_ms(PAUSE_MS);
@@ -144,7 +143,7 @@ static void insert(struct batch *b) {
 static void run(struct batch *b) {
   msg_err err = MSG_ERR_INIT;
   msg_mongo_use u;
-  int rc = msg_mongo_take(b->s->store, "send", &u, &err);
+  int rc = msg_mongo_take_bounded(b->s, "send", &u, &err);
   if (rc == MSG_OK) {
     b->u = &u;
     rc = msg_mongo_indexes(b->s, &u, &err);

@@ -63,7 +63,7 @@ static bson_t *visible_filter(const struct beginning *b) {
 
 static int begin_now(struct beginning *b, msg_err *err) {
   msg_mongo_use u;
-  int rc = msg_mongo_take(b->s->store, "listen", &u, err);
+  int rc = msg_mongo_take_bounded(b->s, "listen", &u, err);
   if (rc != MSG_OK)
     return rc;
   b->since_ms = msg_mongo_now_ms(b->s->store) - SKEW_MS;

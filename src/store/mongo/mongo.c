@@ -132,8 +132,8 @@ static int session_open(msg_store *base, msg_host *host, const char *queue,
     return rc;
   }
   s->participant_timeout_ms = settings->participant_timeout_ms;
+  s->write_timeout_ms = settings->write_timeout_ms;
   s->lean = strcmp(msg_settings_indexes(settings), "lean") == 0;
-  s->check = msg_settings_implementation_check(settings)[0];
   s->check = msg_settings_implementation_check(settings)[0];
   *out = &s->base;
   return MSG_OK;

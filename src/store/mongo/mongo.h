@@ -17,7 +17,7 @@
 /* Time limits, ms. */
 #define MSG_MONGO_SELECT_MS  5000  /* until a fitting server is found */
 #define MSG_MONGO_SOCKET_MS  10000 /* one answer of a server */
-#define MSG_MONGO_WRITE_MS   5000  /* a majority write */
+#define MSG_MONGO_WRITE_MS   5000  /* a majority write for which nobody waits */
 #define MSG_MONGO_POOL_MS    5000  /* a free client */
 #define MSG_MONGO_AWAIT_MS   1000  /* one round of a change stream */
 #define MSG_MONGO_DONE_MS    60000 /* a message outlives a claim by so much, whatever its ttl */
@@ -69,9 +69,10 @@ typedef struct msg_mongo_session {
   msg_mongo_queue *queue;
   struct msg_mongo_place *place;  /* where its messages are; NULL: there are many (place.h) */
   msg_mongo_names names;          /* messages and locks: of the place */
-  int64_t participant_timeout_ms; /* from the settings of session_open */
-  bool lean;                      /* only the indexes that we need */
-  char check;                     /* implementation_check: 'w', 't', 'i' */
+  int64_t participant_timeout_ms; /* from the settings of session_open, as the rest */
+  int64_t write_timeout_ms;
+  bool lean;  /* only the indexes that we need */
+  char check; /* implementation_check: 'w', 't', 'i' */
 } msg_mongo_session;
 
 /* ---- pool.c: clients ---- */
@@ -81,11 +82,18 @@ typedef struct msg_mongo_use {
   msg_mongo_store *store;
   mongoc_client_pool_t *pool;
   mongoc_client_t *client;
+  int64_t until_ms; /* monotonic: nothing is tried again after it */
+  bool bounded;     /* and no answer is waited for */
 } msg_mongo_use;
 
 /** Take a client for operations, waiting at most MSG_MONGO_POOL_MS. `what` begins the error's text.
+ *  Each answer may take MSG_MONGO_SOCKET_MS: for looks, which read much, and for threads of ours.
  *  Errors: MSG_UNAVAILABLE none came free; MSG_FORKED. */
 int msg_mongo_take(msg_mongo_store *store, const char *what, msg_mongo_use *out, msg_err *err);
+/** The same for a verb whose answers all have to come within the session's write_timeout_ms. Until
+ *  the give, no other is taken by this thread. */
+int msg_mongo_take_bounded(msg_mongo_session *s, const char *what, msg_mongo_use *out,
+                           msg_err *err);
 /** The same from the pool for cursor threads. */
 int msg_mongo_take_cursor(msg_mongo_store *store, const char *what, msg_mongo_use *out,
                           msg_err *err);

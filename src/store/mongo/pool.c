@@ -1,9 +1,23 @@
-/* pool.c - clients on loan. */
+/* pool.c - clients on loan, and how long their calls may take. */
+#include "base/clock.h"
+#include "store/mongo/bounded.h"
 #include "store/mongo/mongo.h"
+
+/* The server gives up before we do, so that its answer says what became of a write. */
+static void set_write_timeout(mongoc_client_t *client, int64_t timeout_ms) {
+  const mongoc_write_concern_t *old = mongoc_client_get_write_concern(client);
+  timeout_ms -= timeout_ms / 5;
+  if (mongoc_write_concern_get_wtimeout_int64(old) == timeout_ms)
+    return;
+  mongoc_write_concern_t *own = mongoc_write_concern_copy(old);
+  mongoc_write_concern_set_wtimeout_int64(own, timeout_ms);
+  mongoc_client_set_write_concern(client, own);
+  mongoc_write_concern_destroy(own);
+}
 
 /* waitQueueTimeoutMS bounds the pop. */
 static int take(msg_mongo_store *store, mongoc_client_pool_t *pool, const char *what,
-                msg_mongo_use *out, msg_err *err) {
+                int64_t write_timeout_ms, msg_mongo_use *out, msg_err *err) {
   *out = (msg_mongo_use){0};
   if (store->generation != msg_fork_generation())
     return msg_err_set(err, MSG_FORKED, "%s: opened by this process's parent: open it again", what);
@@ -15,20 +29,36 @@ static int take(msg_mongo_store *store, mongoc_client_pool_t *pool, const char *
       err->retry = true;
     return MSG_UNAVAILABLE;
   }
-  *out = (msg_mongo_use){store, pool, client};
+  msg_mongo_bounded_client(client);
+  set_write_timeout(client, write_timeout_ms);
+  *out = (msg_mongo_use){.store = store,
+                         .pool = pool,
+                         .client = client,
+                         .until_ms = msg_clock_mono_ms() + write_timeout_ms};
   return MSG_OK;
 }
 
 int msg_mongo_take(msg_mongo_store *store, const char *what, msg_mongo_use *out, msg_err *err) {
-  return take(store, store->operations, what, out, err);
+  return take(store, store->operations, what, MSG_MONGO_WRITE_MS, out, err);
+}
+
+int msg_mongo_take_bounded(msg_mongo_session *s, const char *what, msg_mongo_use *out,
+                           msg_err *err) {
+  int rc = take(s->store, s->store->operations, what, s->write_timeout_ms, out, err);
+  out->bounded = rc == MSG_OK;
+  if (out->bounded)
+    msg_mongo_bound(out->until_ms);
+  return rc;
 }
 
 int msg_mongo_take_cursor(msg_mongo_store *store, const char *what, msg_mongo_use *out,
                           msg_err *err) {
-  return take(store, store->cursors, what, out, err);
+  return take(store, store->cursors, what, MSG_MONGO_WRITE_MS, out, err);
 }
 
 void msg_mongo_give(msg_mongo_use *u) {
+  if (u->bounded)
+    msg_mongo_bound(MSG_NEVER);
   if (u->client)
     mongoc_client_pool_push(u->pool, u->client);
   *u = (msg_mongo_use){0};

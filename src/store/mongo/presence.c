@@ -276,7 +276,7 @@ static int put(msg_mongo_session *s, msg_mongo_use *u, const msg_participant *p,
 int msg_mongo_presence_put(msg_session *base, const msg_participant *p, msg_err *err) {
   msg_mongo_session *s = (msg_mongo_session *)base;
   msg_mongo_use u;
-  int rc = msg_mongo_take(s->store, "announce", &u, err);
+  int rc = msg_mongo_take_bounded(s, "announce", &u, err);
   if (rc != MSG_OK)
     return rc;
   rc = put(s, &u, p, err);
@@ -333,7 +333,7 @@ static int withdraw(msg_mongo_session *s, msg_mongo_use *u, const char *node, bo
 int msg_mongo_presence_withdraw(msg_session *base, const char *node, bool only_dead, msg_err *err) {
   msg_mongo_session *s = (msg_mongo_session *)base;
   msg_mongo_use u;
-  int rc = msg_mongo_take(s->store, "withdraw", &u, err);
+  int rc = msg_mongo_take_bounded(s, "withdraw", &u, err);
   if (rc != MSG_OK)
     return rc;
   rc = withdraw(s, &u, node, only_dead, err);

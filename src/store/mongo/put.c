@@ -281,7 +281,7 @@ int msg_mongo_put(msg_session *base, const msg_actor *actor, msg_put *items, siz
     items[0].existed = false;
     rc = put_one(s, &routes, err);
   } else {
-    rc = msg_mongo_take(s->store, "send", &u, err);
+    rc = msg_mongo_take_bounded(s, "send", &u, err);
     if (rc == MSG_OK)
       rc = put_many(s, &u, &p, err);
     msg_mongo_give(&u);

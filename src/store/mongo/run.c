@@ -4,9 +4,9 @@
 
 #define PAUSE_MS 50
 
-/* After a passing error: wait a moment, and say whether to try again before `deadline_ms`. */
-static bool again(const bson_error_t *error, const bson_t *reply, int64_t deadline_ms) {
-  if (!msg_mongo_is_passing(error, reply) || msg_clock_mono_ms() >= deadline_ms)
+/* After a passing error: wait a moment, and say whether to try again. */
+static bool again(const msg_mongo_use *u, const bson_error_t *error, const bson_t *reply) {
+  if (!msg_mongo_is_passing(error, reply) || msg_clock_mono_ms() >= u->until_ms)
     return false;
   msg_clock_sleep_ms(PAUSE_MS);
   return true;
@@ -22,7 +22,6 @@ static int write_many(msg_mongo_use *u, const char *collection, const char *what
                       const bson_t *filter, const bson_t *change, msg_mongo_result *out,
                       msg_err *err) {
   mongoc_collection_t *c = msg_mongo_collection(u, collection);
-  int64_t deadline_ms = msg_clock_mono_ms() + MSG_MONGO_WRITE_MS;
   bson_error_t error;
   bson_t reply;
   bool ok;
@@ -30,7 +29,7 @@ static int write_many(msg_mongo_use *u, const char *collection, const char *what
   for (;;) {
     ok = change ? mongoc_collection_update_many(c, filter, change, NULL, &reply, &error)
                 : mongoc_collection_delete_many(c, filter, NULL, &reply, &error);
-    if (ok || !again(&error, &reply, deadline_ms))
+    if (ok || !again(u, &error, &reply))
       break;
     bson_destroy(&reply);
   }

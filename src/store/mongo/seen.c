@@ -242,7 +242,7 @@ int msg_mongo_seen(msg_session *base, const msg_actor *actor, const msg_list *li
   if (!w.mine)
     return msg_err_nomem(err);
   w.left = w.mine + list->n;
-  int rc = msg_mongo_take(s->store, "await", &u, err);
+  int rc = msg_mongo_take_bounded(s, "await", &u, err);
   if (rc == MSG_OK) {
     rc = run(&w, err);
     msg_mongo_give(&u);

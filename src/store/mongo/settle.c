@@ -57,13 +57,12 @@ static int run(struct settling *w, const bson_t *change, int64_t *matched, bool 
 }
 
 static int update(struct settling *w, int64_t *matched, msg_err *err) {
-  int64_t deadline_ms = msg_clock_mono_ms() + MSG_MONGO_WRITE_MS;
   bson_t *change = msg_mongo_change_of(w->how, w->mark, w->actor->settings->max_attempts);
   int rc;
   for (;;) {
     bool passing = false;
     rc = run(w, change, matched, &passing, err);
-    if (rc == MSG_OK || !passing || msg_clock_mono_ms() >= deadline_ms)
+    if (rc == MSG_OK || !passing || msg_clock_mono_ms() >= w->u->until_ms)
       break;
     msg_clock_sleep_ms(PAUSE_MS);
   }
@@ -157,7 +156,7 @@ int msg_mongo_settle(msg_session *base, const msg_actor *actor, const msg_settle
   msg_oid_hex(&mark, w.mark);
   int rc = msg_mongo_parts_of(items, n, &w.parts, err);
   if (rc == MSG_OK)
-    rc = msg_mongo_take(s->store, WHAT[how->verb], &u, err);
+    rc = msg_mongo_take_bounded(s, WHAT[how->verb], &u, err);
   if (rc == MSG_OK) {
     rc = settle(&w, err);
     msg_mongo_give(&u);

@@ -53,7 +53,7 @@ int msg_mongo_txn_update(msg_mongo_txn *t, const char *collection, const char *w
 }
 
 /* Until its result is known. */
-static int commit(msg_mongo_txn *t, const char *what, int64_t deadline_ms, msg_err *err) {
+static int commit(msg_mongo_txn *t, const char *what, msg_err *err) {
   for (;;) {
     bson_error_t error;
     bson_t reply;
@@ -65,7 +65,7 @@ static int commit(msg_mongo_txn *t, const char *what, int64_t deadline_ms, msg_e
     int rc = msg_mongo_txn_fail(t, what, &error, &reply, err);
     t->again = msg_mongo_has_label(&reply, "TransientTransactionError");
     bson_destroy(&reply);
-    if (!unknown || t->again || msg_clock_mono_ms() >= deadline_ms)
+    if (!unknown || t->again || msg_clock_mono_ms() >= t->u->until_ms)
       return rc;
     msg_clock_sleep_ms(PAUSE_MAX_MS);
   }
@@ -79,19 +79,18 @@ static int start(msg_mongo_txn *t, const char *what, msg_err *err) {
   return MSG_OK;
 }
 
-static int run(msg_mongo_txn *t, const char *what, int64_t deadline_ms, msg_mongo_work work,
-               void *arg, msg_err *err) {
+static int run(msg_mongo_txn *t, const char *what, msg_mongo_work work, void *arg, msg_err *err) {
   int64_t pause_ms = 1;
   for (;;) {
     int rc = start(t, what, err);
     if (rc == MSG_OK) {
       rc = work(t, arg, err);
       if (rc == MSG_OK)
-        rc = commit(t, what, deadline_ms, err);
+        rc = commit(t, what, err);
       else
         mongoc_client_session_abort_transaction(t->session, NULL);
     }
-    if (rc == MSG_OK || !t->again || msg_clock_mono_ms() >= deadline_ms)
+    if (rc == MSG_OK || !t->again || msg_clock_mono_ms() >= t->u->until_ms)
       return rc;
     msg_clock_sleep_ms(pause_ms);
     pause_ms = pause_ms < PAUSE_MAX_MS ? 2 * pause_ms : PAUSE_MAX_MS;
@@ -116,7 +115,6 @@ static mongoc_client_session_t *session_new(msg_mongo_use *u, bson_error_t *erro
 int msg_mongo_transact(msg_mongo_session *s, msg_mongo_use *u, const char *what,
                        msg_mongo_work work, void *arg, msg_err *err) {
   msg_mongo_txn t = {.s = s, .u = u, .opts = BSON_INITIALIZER};
-  int64_t deadline_ms = msg_clock_mono_ms() + MSG_MONGO_WRITE_MS;
   bson_error_t error;
   if (!s->store->replicated)
     return work(&t, arg, err);
@@ -126,7 +124,7 @@ int msg_mongo_transact(msg_mongo_session *s, msg_mongo_use *u, const char *what,
       mongoc_client_session_destroy(t.session);
     return msg_mongo_fail(s->store, what, &error, NULL, err);
   }
-  int rc = run(&t, what, deadline_ms, work, arg, err);
+  int rc = run(&t, what, work, arg, err);
   mongoc_client_session_destroy(t.session);
   bson_destroy(&t.opts);
   return rc;

@@ -16,7 +16,7 @@ typedef struct msg_mongo_txn {
 /** Starts anew at each run. */
 typedef int (*msg_mongo_work)(msg_mongo_txn *t, void *arg, msg_err *err);
 
-/** Run the work, and again while it meets others, at most MSG_MONGO_WRITE_MS. A commit whose result
+/** Run the work, and again while it meets others, until u->until_ms. A commit whose result
  *  is unknown is repeated. */
 int msg_mongo_transact(msg_mongo_session *s, msg_mongo_use *u, const char *what,
                        msg_mongo_work work, void *arg, msg_err *err);

@@ -239,7 +239,7 @@ int msg_mongo_unseen(msg_session *base, const msg_actor *actor, const msg_unseen
   msg_mongo_session *s = (msg_mongo_session *)base;
   msg_mongo_use u;
   struct looking l = {.s = s, .u = &u, .actor = actor, .q = query};
-  int rc = msg_mongo_take(s->store, "await", &u, err);
+  int rc = msg_mongo_take_bounded(s, "await", &u, err);
   if (rc != MSG_OK)
     return rc;
   rc = unseen(&l, out, err);

@@ -90,7 +90,7 @@ int msg_mongo_where_each(msg_mongo_session *s, const char *what, const msg_oid *
                          msg_mongo_at_fn fn, void *arg, msg_err *err) {
   msg_mongo_spots spots;
   msg_mongo_use u;
-  int rc = msg_mongo_take(s->store, what, &u, err);
+  int rc = msg_mongo_take_bounded(s, what, &u, err);
   if (rc != MSG_OK)
     return rc;
   rc = msg_mongo_locate(s, &u, id, 1, &spots, err);

@@ -1,0 +1,230 @@
+/* mongo_request.c - a request and its answer, to and from another process. The floor: insert ->
+ * stream -> insert -> stream. */
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "bench/mongo.h"
+
+enum { ROUNDS = 7, REQUESTS = 30, PAUSE_US = 10000, CALLERS = 64, CALLS = 8, ANSWERERS = 16 };
+
+/* ---- who answers: argv DATABASE HOW ---- */
+
+static void *answer(void *arg) {
+  char **argv = arg, id[64];
+  bool claims = strcmp(argv[1], "claim") == 0;
+  sqlite3 *db = mongo_node(argv[0], "{\"sender_id\": \"answerer\"}");
+  sqlite3_stmt *get = bench_prepare(db, claims ? "SELECT id FROM msg_claim('ask', 1, 30000, 1000)"
+                                               : "SELECT id FROM msg_await('ask', 1000, 1)");
+  sqlite3_stmt *reply = bench_prepare(db, "SELECT msg_reply(?1, ?2)");
+  sqlite3_stmt *ack = bench_prepare(db, "SELECT msg_ack(?1)");
+  if (!claims)
+    bench_exec(db, "SELECT msg_listen('ask')");
+  puts("ready");
+  fflush(stdout);
+  for (;;) {
+    if (!mongo_text(get, id, sizeof id))
+      continue;
+    sqlite3_bind_text(reply, 1, id, -1, SQLITE_STATIC);
+    sqlite3_bind_text(reply, 2, bench_payload(), -1, SQLITE_STATIC);
+    bench_run(reply);
+    sqlite3_bind_text(ack, 1, id, -1, SQLITE_STATIC);
+    if (claims)
+      bench_run(ack);
+  }
+  return NULL;
+}
+
+int bench_role_mongo_answerer(int argc, char **argv) {
+  pthread_t thread[ANSWERERS];
+  (void)argc;
+  int n = strcmp(argv[1], "many") == 0 ? ANSWERERS : 1;
+  for (int i = 0; i < n; i++)
+    if (pthread_create(&thread[i], NULL, answer, argv) != 0)
+      return 1;
+  for (int i = 0; i < n; i++)
+    pthread_join(thread[i], NULL);
+  return 0;
+}
+
+static mongoc_change_stream_t *watch(bare *b, bool answers) {
+  bson_t *match = answers ? BCON_NEW("operationType", "insert", "fullDocument.in_answer_to", "{",
+                                     "$ne", BCON_NULL, "}")
+                          : BCON_NEW("operationType", "insert", "fullDocument.topic", "ask",
+                                     "fullDocument.in_answer_to", BCON_NULL);
+  mongoc_change_stream_t *stream = bare_watch(b, match);
+  bson_destroy(match);
+  return stream;
+}
+
+static void post(bare *b, const bson_oid_t *request, bson_oid_t *id) {
+  bson_t doc = BSON_INITIALIZER;
+  bson_error_t error;
+  bare_message(b, request, &doc, id);
+  bare_check(mongoc_collection_insert_one(b->messages, &doc, NULL, NULL, &error), "insert", &error);
+  bson_destroy(&doc);
+}
+
+int bench_role_mongo_bare_answerer(int argc, char **argv) {
+  bare b;
+  (void)argc;
+  bare_open(&b, argv[0], "ask", false, NULL);
+  mongoc_change_stream_t *stream = watch(&b, false);
+  puts("ready");
+  fflush(stdout);
+  for (;;) {
+    bson_t doc;
+    bson_iter_t it;
+    bare_next(stream, &doc);
+    if (bson_iter_init_find(&it, &doc, "_id"))
+      post(&b, bson_iter_oid(&it), NULL);
+  }
+}
+
+/* ---- who asks ---- */
+
+typedef struct asking {
+  sqlite3 *db;
+  sqlite3_stmt *request;
+  int pid;   /* of the answerer */
+  int calls; /* of a thread */
+} asking;
+
+static int answerer(const char *role, const char *database, const char *how, int ready) {
+  char line[64];
+  int fd, pid = bench_spawn(&fd, role, database, how);
+  FILE *in = fdopen(fd, "r");
+  for (int i = 0; i < ready; i++)
+    if (!in || !fgets(line, sizeof line, in))
+      bench_die(role, "did not start");
+  return pid;
+}
+
+static sqlite3_stmt *prepare(sqlite3 *db, bool exclusive) {
+  sqlite3_stmt *s =
+      bench_prepare(db, exclusive ? "SELECT msg_request('ask', ?1, 10000, '{\"exclusive\": true}')"
+                                  : "SELECT msg_request('ask', ?1, 10000)");
+  sqlite3_bind_text(s, 1, bench_payload(), -1, SQLITE_STATIC);
+  return s;
+}
+
+static void start(asking *a, const char *database, bool exclusive) {
+  a->db = mongo_node(database, NULL);
+  a->pid = answerer("mongo-answerer", database, exclusive ? "claim" : "await", 1);
+  a->request = prepare(a->db, exclusive);
+}
+
+static void stop(asking *a) {
+  bench_stop(a->pid);
+  sqlite3_finalize(a->request);
+  bench_close(a->db);
+}
+
+static void ask(sqlite3_stmt *request) {
+  char value[BENCH_PAYLOAD + 1];
+  if (!mongo_text(request, value, sizeof value))
+    bench_die("msg_request", "no answer");
+}
+
+static double p50(void *arg) {
+  asking *a = arg;
+  double at[REQUESTS];
+  for (int i = 0; i < REQUESTS; i++) {
+    usleep(PAUSE_US);
+    double t = bench_now();
+    ask(a->request);
+    at[i] = (bench_now() - t) * 1e3;
+  }
+  return bench_median(at, REQUESTS);
+}
+
+typedef struct bare_asking {
+  bare b;
+  mongoc_change_stream_t *stream;
+} bare_asking;
+
+static double bare_p50(void *arg) {
+  bare_asking *a = arg;
+  double at[REQUESTS];
+  for (int i = 0; i < REQUESTS; i++) {
+    bson_oid_t id;
+    bson_iter_t it;
+    bson_t doc;
+    usleep(PAUSE_US);
+    double t = bench_now();
+    post(&a->b, NULL, &id);
+    do
+      bare_next(a->stream, &doc);
+    while (!bson_iter_init_find(&it, &doc, "in_answer_to") ||
+           !bson_oid_equal(bson_iter_oid(&it), &id));
+    at[i] = (bench_now() - t) * 1e3;
+  }
+  return bench_median(at, REQUESTS);
+}
+
+void bench_mongo_request(void) {
+  asking broadcast, exclusive;
+  bare_asking floor;
+  bare_open(&floor.b, "bench_ask_bare", "ask", false, NULL);
+  int pid = answerer("mongo-bare-answerer", "bench_ask_bare", NULL, 1);
+  floor.stream = watch(&floor.b, true);
+  start(&broadcast, "bench_ask", false);
+  bench_pair("request and answer, idle, p50", p50, &broadcast, bare_p50, &floor, ROUNDS, "ms",
+             BENCH_AT_MOST, 1.15);
+  stop(&broadcast);
+  start(&exclusive, "bench_ask_exclusive", true);
+  bench_pair("exclusive request and answer, idle, p50", p50, &exclusive, bare_p50, &floor, ROUNDS,
+             "ms", BENCH_AT_MOST, 1.7);
+  stop(&exclusive);
+  bench_stop(pid);
+  mongoc_change_stream_destroy(floor.stream);
+  bare_close(&floor.b);
+}
+
+/* ---- many who ask ---- */
+
+typedef struct crowd {
+  asking caller[CALLERS];
+  int n, calls; /* that call, and how often each */
+} crowd;
+
+static void *call(void *arg) {
+  asking *a = arg;
+  for (int i = 0; i < a->calls; i++)
+    ask(a->request);
+  return NULL;
+}
+
+static double rate(void *arg) {
+  crowd *c = arg;
+  pthread_t thread[CALLERS];
+  double t = bench_now();
+  for (int i = 0; i < c->n; i++) {
+    c->caller[i].calls = c->calls;
+    if (pthread_create(&thread[i], NULL, call, &c->caller[i]) != 0)
+      bench_die("callers", "no thread");
+  }
+  for (int i = 0; i < c->n; i++)
+    pthread_join(thread[i], NULL);
+  return c->n * c->calls / (bench_now() - t);
+}
+
+void bench_mongo_callers(void) {
+  static crowd all, one;
+  all = (crowd){.n = CALLERS, .calls = CALLS};
+  one = (crowd){.n = 1, .calls = CALLS * 5};
+  int pid = answerer("mongo-answerer", "bench_callers", "many", ANSWERERS);
+  for (int i = 0; i < CALLERS; i++) {
+    all.caller[i].db = mongo_node("bench_callers", NULL);
+    all.caller[i].request = prepare(all.caller[i].db, false);
+  }
+  one.caller[0] = all.caller[0];
+  bench_pair("64 callers of msg_request (floor: one caller)", rate, &all, rate, &one, ROUNDS, "/s",
+             BENCH_AT_LEAST, 8);
+  for (int i = 0; i < CALLERS; i++) {
+    sqlite3_finalize(all.caller[i].request);
+    bench_close(all.caller[i].db);
+  }
+  bench_stop(pid);
+}
