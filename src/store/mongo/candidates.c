@@ -85,7 +85,7 @@ static int query_candidates(msg_mongo_claiming *c, char *const *topics, size_t n
   return rc;
 }
 
-static int by_delivery(const void *a, const void *b) {
+int msg_mongo_candidate_cmp(const void *a, const void *b) {
   const msg_mongo_candidate *x = a, *y = b;
   if (x->priority != y->priority)
     return x->priority < y->priority ? -1 : 1;
@@ -108,7 +108,7 @@ static int page(msg_mongo_claiming *c, int64_t skip, int64_t limit, msg_err *err
   }
   c->seen = most;
   if (c->n > 1 && c->topics.n > MSG_MONGO_TOPICS_MAX)
-    qsort(c->at, c->n, sizeof *c->at, by_delivery);
+    qsort(c->at, c->n, sizeof *c->at, msg_mongo_candidate_cmp);
   return rc;
 }
 

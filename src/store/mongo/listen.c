@@ -5,7 +5,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
-#include "store/mongo/query.h"
+#include "store/mongo/place.h"
 #include "store/mongo/tend.h"
 
 /* Senders' clocks agree within this. What is younger and there already when a node begins to listen
@@ -61,22 +61,32 @@ static bson_t *visible_filter(const struct beginning *b) {
   return f;
 }
 
+static int look_at(msg_mongo_session *at, msg_mongo_use *u, void *arg, msg_err *err) {
+  struct beginning *b = arg;
+  bson_t *filter = visible_filter(b);
+  bson_t *opts = BCON_NEW("projection", "{", "topic", BCON_INT32(1), "name", BCON_INT32(1),
+                          "timestamp", BCON_INT32(1), "}");
+  int rc = msg_mongo_each(u, at->names.messages, "listen", filter, opts, note_visible, b, err);
+  bson_destroy(filter);
+  bson_destroy(opts);
+  return rc;
+}
+
 static int begin_now(struct beginning *b, msg_err *err) {
   msg_mongo_use u;
   int rc = msg_mongo_take_bounded(b->s, "listen", &u, err);
   if (rc != MSG_OK)
     return rc;
+  msg_mongo_places places = {0};
   b->since_ms = msg_mongo_now_ms(b->s->store) - SKEW_MS;
-  bson_t *filter = visible_filter(b);
-  bson_t *opts = BCON_NEW("projection", "{", "topic", BCON_INT32(1), "name", BCON_INT32(1),
-                          "timestamp", BCON_INT32(1), "}");
-  rc = msg_mongo_each(&u, b->s->names.messages, "listen", filter, opts, note_visible, b, err);
+  rc = msg_mongo_places_of(b->s, &u, b->pattern, NULL, &places, err);
+  if (rc == MSG_OK)
+    rc = msg_mongo_places_each(b->s, &u, &places, look_at, b, err);
   if (rc == MSG_OK && b->before.n > BEFORE_MAX) {
     b->since_ms = b->youngest_ms;
     msg_mongo_ids_clear(&b->before);
   }
-  bson_destroy(filter);
-  bson_destroy(opts);
+  msg_mongo_places_clear(&places);
   msg_mongo_give(&u);
   return rc;
 }

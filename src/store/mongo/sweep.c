@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "store/mongo/apart.h"
 #include "store/mongo/change.h"
 #include "store/mongo/group.h"
 #include "store/mongo/place.h"
@@ -81,6 +82,8 @@ static void append_ended(bson_t *filter) {
 
 static int bring_back(msg_mongo_session *s, msg_mongo_use *u, const msg_mongo_ids *ids,
                       int64_t max_attempts, msg_err *err) {
+  if (s->place->kind == MSG_MONGO_APART)
+    return msg_mongo_apart_out(s, u, ids, err);
   bson_t filter = BSON_INITIALIZER, *change = msg_mongo_change_free("sweep", 0, max_attempts);
   msg_mongo_append_ids(&filter, "_id", "$in", ids->at, ids->n);
   BCON_APPEND(&filter, "sq.state", "{", "$in", "[", BCON_UTF8("claimed"), BCON_UTF8("delayed"), "]",

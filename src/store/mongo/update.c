@@ -71,7 +71,8 @@ static void append_life(const struct changing *w, bson_t *set) {
 /* Where it stands with its new time: delayed, or out. */
 static void append_standing(const struct changing *w, bson_t *set, bool *goes_out) {
   int64_t at_ms = w->update->deliver_at_ms + w->s->store->clock_offset_ms;
-  bool late = at_ms > msg_mongo_now_ms(w->s->store);
+  bool apart = w->s->place->kind == MSG_MONGO_APART; /* the sweep moves it */
+  bool late = apart || at_ms > msg_mongo_now_ms(w->s->store);
   bool placed = strcmp(w->state, "blocked") != 0 && strcmp(w->state, "dead") != 0 &&
                 w->m.state != MSG_STATE_PROCESSED;
   BSON_APPEND_INT64(set, "timestamp", at_ms);
@@ -153,7 +154,10 @@ static int change_at(msg_mongo_session *at, msg_mongo_use *u, void *arg, msg_err
   struct changing *w = arg;
   w->s = at;
   w->u = u;
-  return run(w, err);
+  int rc = run(w, err);
+  if (rc == MSG_OK && at->place->kind == MSG_MONGO_APART && w->update->has_deliver_at)
+    rc = msg_mongo_sweep(at, u, INT64_MAX, true, NULL, err);
+  return rc;
 }
 
 int msg_mongo_change(msg_session *base, const msg_actor *actor, const msg_oid *id,
