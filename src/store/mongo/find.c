@@ -10,7 +10,6 @@
 #include "store/mongo/locks.h"
 #include "store/mongo/merge.h"
 #include "store/mongo/pipe.h"
-#include "store/mongo/where.h"
 
 #define LIST_MAX 10000 /* longer lists are compared here */
 
@@ -392,23 +391,32 @@ static int get_at(msg_mongo_session *at, msg_mongo_use *u, const msg_oid *id, ms
   return rc;
 }
 
+/* Where it may be in several lanes: as a row. */
+static int get_anywhere(msg_mongo_session *s, const msg_oid *id, msg_message *out, msg_err *err) {
+  msg_filter f;
+  msg_find *find = NULL;
+  msg_filter_init(&f);
+  int rc = msg_filter_add_id(&f, id) == MSG_OK ? MSG_OK : msg_err_nomem(err);
+  if (rc == MSG_OK)
+    rc = msg_mongo_find(&s->base, &f, &find, err);
+  if (rc == MSG_OK)
+    rc = msg_mongo_find_next(find, out, err);
+  msg_mongo_find_close(find);
+  msg_filter_clear(&f);
+  return rc;
+}
+
 int msg_mongo_get(msg_session *base, const msg_oid *id, msg_message *out, msg_err *err) {
   msg_mongo_session *s = (msg_mongo_session *)base;
-  msg_mongo_spots spots = {0};
   msg_mongo_use u;
+  if (s->queue->layout->lanes)
+    return get_anywhere(s, id, out, err);
   int rc = msg_mongo_seen_flush(s, err);
   if (rc == MSG_OK)
     rc = msg_mongo_take(s->store, "get", &u, err);
   if (rc != MSG_OK)
     return rc;
-  rc = msg_mongo_recall(s, &u, id, 1, &spots, err);
-  if (rc == MSG_OK && spots.n == 0)
-    rc = MSG_NOTFOUND;
-  if (rc == MSG_OK) {
-    msg_mongo_session at = msg_mongo_session_at(s, spots.at[0].place);
-    rc = get_at(&at, &u, id, out, err);
-  }
-  msg_mongo_spots_clear(&spots);
+  rc = get_at(s, &u, id, out, err);
   msg_mongo_give(&u);
   return rc;
 }

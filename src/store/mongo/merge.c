@@ -54,13 +54,13 @@ static bson_t *merged(const bson_t *doc, const bson_t *copy) {
 int msg_mongo_rows_next(msg_mongo_rows *r, msg_mongo_use *u, const char *what, const bson_t **doc,
                         msg_err *err) {
   const bson_t *next;
-  int rc;
+  int rc = MSG_NOTFOUND;
   if (!r->merges)
     return msg_mongo_next(u, r->cursor, what, doc, err);
   drop(&r->row);
   r->row = r->ahead;
   r->ahead = NULL;
-  while ((rc = msg_mongo_next(u, r->cursor, what, &next, err)) == MSG_OK) {
+  while (!r->ended && (rc = msg_mongo_next(u, r->cursor, what, &next, err)) == MSG_OK) {
     if (!r->row) {
       r->row = bson_copy(next);
     } else if (is_same(r->row, next)) {
@@ -72,6 +72,7 @@ int msg_mongo_rows_next(msg_mongo_rows *r, msg_mongo_use *u, const char *what, c
       break;
     }
   }
+  r->ended = r->ended || rc != MSG_OK;
   if (rc == MSG_NOTFOUND && r->row)
     rc = MSG_OK;
   *doc = r->row;

@@ -7,7 +7,7 @@
 
 typedef struct msg_mongo_rows {
   mongoc_cursor_t *cursor; /* NULL: at the end */
-  bool merges;
+  bool merges, ended;
   bson_t *row, *ahead; /* the last one given, and the one behind it; owned */
 } msg_mongo_rows;
 
