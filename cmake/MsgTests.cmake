@@ -50,10 +50,10 @@ function(msg_mongodb_properties name source)
   set_property(TEST ${name} APPEND PROPERTY LABELS mongo)
   set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT "MSG_MONGODB_FILE=${MSG_MONGODB_FILE}")
   set_tests_properties(${name} PROPERTIES FIXTURES_REQUIRED mongod SKIP_RETURN_CODE 77 TIMEOUT 600)
-  if(name STREQUAL mongo.faults)
-    set_tests_properties(${name} PROPERTIES RUN_SERIAL ON TIMEOUT 1200)
+  if(name MATCHES "^mongo.(faults|outages)$")
+    set_tests_properties(${name} PROPERTIES RUN_SERIAL ON)
   endif()
-  if(name MATCHES "^mongo.(faults|races)$") # minutes, and a machine of their own: by hand
+  if(name STREQUAL mongo.outages) # minutes of waiting
     set_property(TEST ${name} APPEND PROPERTY LABELS slow)
   endif()
   set_property(GLOBAL APPEND PROPERTY MSG_MONGODB_TESTS ${name})

@@ -1,9 +1,9 @@
 #include "engine/cursor.h"
 
 #include "base/clock.h"
-#include "base/gate.h"
 #include "base/mem.h"
 #include "base/thread.h"
+#include "engine/deliver.h"
 
 #define BACKOFF_FIRST_MS 100
 #define BACKOFF_CAP_MS   5000
@@ -23,10 +23,13 @@ struct msg_cursor {
   msg_store *store;
   bool watchable; /* MSG_CAP_WATCH */
   bool tends;     /* MSG_CAP_TEND: its watch is no mere hint, silence means that nothing came */
+  bool pushes;    /* MSG_CAP_PUSH */
   msg_mutex *mtx;
   msg_cond *control; /* for the thread and who stops it: state, pins */
-  msg_gate *changes; /* for waiters; moves after whatever they are to notice has changed */
   atomic_bool gone;  /* the watch said MSG_UNAVAILABLE */
+  /* moves when messages may have come that were not pushed */
+  _Atomic uint32_t epoch;
+  atomic_bool pushing; /* what comes is pushed */
 
   /* cursor thread only, from STARTING to JOINABLE; else guarded by mtx */
   msg_settings settings;
@@ -39,6 +42,8 @@ struct msg_cursor {
   msg_watch *watch; /* the open one; closed by the thread, never while pinned */
   int pins;         /* other threads that are inside the watch */
   int attached, waiters;
+  msg_gate **gates; /* of waiters; they move after whatever those are to notice has changed */
+  size_t gate_count, gate_cap;
   bool refused;          /* the watch said MSG_UNSUPPORTED: waiters poll */
   bool failing;          /* the last attempt failed */
   int64_t retry_at_ms;   /* monotonic: no thread could be made, try again then */
@@ -68,12 +73,13 @@ msg_cursor *msg_cursor_new(msg_store *store) {
   c->store = store;
   c->watchable = (store->ops->caps(store) & MSG_CAP_WATCH) != 0;
   c->tends = (store->ops->caps(store) & MSG_CAP_TEND) != 0;
+  c->pushes = (store->ops->caps(store) & MSG_CAP_PUSH) != 0;
   c->mtx = msg_mutex_new();
-  c->changes = msg_gate_new();
+  atomic_init(&c->epoch, 1);
   c->control = msg_cond_new();
   c->lag_ms = -1;
   msg_settings_init(&c->settings);
-  if (!c->mtx || !c->changes || !c->control) {
+  if (!c->mtx || !c->control) {
     msg_cursor_free(c);
     return NULL;
   }
@@ -85,12 +91,41 @@ void msg_cursor_free(msg_cursor *c) {
     return;
   msg_settings_clear(&c->settings);
   msg_cond_free(c->control);
-  msg_gate_free(c->changes);
+  msg_free(c->gates);
   msg_mutex_free(c->mtx);
   msg_free(c);
 }
 
 static void mute_if_idle(msg_cursor *c);
+
+int msg_cursor_join(msg_cursor *c, msg_gate *gate) {
+  msg_mutex_lock(c->mtx);
+  int rc = msg_grow(&c->gates, &c->gate_cap, c->gate_count + 1, sizeof *c->gates);
+  if (rc == MSG_OK)
+    c->gates[c->gate_count++] = gate;
+  msg_mutex_unlock(c->mtx);
+  return rc;
+}
+
+void msg_cursor_quit(msg_cursor *c, const msg_gate *gate) {
+  msg_mutex_lock(c->mtx);
+  for (size_t i = 0; i < c->gate_count; i++)
+    if (c->gates[i] == gate)
+      c->gates[i--] = c->gates[--c->gate_count];
+  msg_mutex_unlock(c->mtx);
+}
+
+static void wake_all_locked(msg_cursor *c) {
+  for (size_t i = 0; i < c->gate_count; i++)
+    msg_gate_move(c->gates[i]);
+}
+
+/* What comes is pushed from now on, or is not any more: who waits looks at the store. */
+static void turn_locked(msg_cursor *c, bool pushing) {
+  atomic_store(&c->pushing, pushing);
+  atomic_fetch_add(&c->epoch, 1);
+  wake_all_locked(c);
+}
 
 /* --- the thread ---------------------------------------------------------------------------- */
 
@@ -103,7 +138,7 @@ static bool publish(msg_cursor *c, msg_watch *watch) {
     c->state = RUNNING;
     c->watch = watch;
     c->failing = false;
-    msg_gate_move(c->changes);
+    turn_locked(c, c->pushes);
   }
   msg_mutex_unlock(c->mtx);
   if (wanted)
@@ -131,7 +166,7 @@ static bool note_failure(msg_cursor *c, const msg_err *why) {
   if (c->state == RUNNING)
     c->state = STARTING;
   bool again = c->state == STARTING && !c->gone && !c->refused;
-  msg_gate_move(c->changes);
+  turn_locked(c, false);
   msg_mutex_unlock(c->mtx);
   return again;
 }
@@ -154,7 +189,7 @@ static bool back_off(msg_cursor *c) {
 }
 
 /* A watch that fails as soon as it is open is not tried ever faster. */
-static void note_event(msg_cursor *c, bool silence) {
+static void note_event(msg_cursor *c, bool silence, bool pushed) {
   if (!c->tends || msg_clock_mono_ms() - c->opened_mono_ms >= tuning.backoff_cap_ms)
     c->backoff_ms = tuning.backoff_first_ms;
   if (c->tends && silence)
@@ -164,8 +199,19 @@ static void note_event(msg_cursor *c, bool silence) {
     c->last_event_ms = msg_clock_now_ms();
     c->event_mono_ms = msg_clock_mono_ms();
   }
-  msg_gate_move(c->changes);
+  if (!pushed)
+    turn_locked(c, c->pushes);
   msg_mutex_unlock(c->mtx);
+}
+
+/* A message goes to those who want it, who are woken once the last that came with it is there; any
+ * other event makes everybody look. */
+static void take_event(msg_cursor *c, msg_event *event) {
+  bool pushed = event->kind == MSG_EVENT_MESSAGE && msg_deliver(c->store, event);
+  msg_message_clear(&event->message);
+  note_event(c, false, pushed);
+  if (!event->more)
+    msg_deliver_ring(c->store);
 }
 
 /* Follows an open watch to its end, and says why it ended. */
@@ -175,13 +221,14 @@ static void follow(msg_watch *watch, msg_cursor *c, msg_err *why) {
     msg_message_init(&event.message);
     int64_t until_ms = msg_clock_mono_ms() + tuning.silence_ms;
     int rc = watch->ops->watch_next(watch, until_ms, &event, why);
-    if (rc == MSG_OK)
-      msg_message_clear(&event.message);
     if (rc != MSG_OK && rc != MSG_TIMEOUT) {
       why->rc = rc;
       return;
     }
-    note_event(c, rc == MSG_TIMEOUT);
+    if (rc == MSG_OK)
+      take_event(c, &event);
+    else
+      note_event(c, true, false);
   }
 }
 
@@ -209,7 +256,7 @@ static void run(void *arg) {
   msg_mutex_lock(c->mtx);
   c->state = JOINABLE;
   msg_cond_broadcast(c->control);
-  msg_gate_move(c->changes);
+  turn_locked(c, false);
   msg_mutex_unlock(c->mtx);
 }
 
@@ -267,7 +314,7 @@ void msg_cursor_request_stop(msg_cursor *c) {
     c->state = STOPPING;
     watch = pin_locked(c);
     msg_cond_broadcast(c->control);
-    msg_gate_move(c->changes);
+    wake_all_locked(c);
   }
   msg_mutex_unlock(c->mtx);
   if (!watch)
@@ -311,12 +358,14 @@ void msg_cursor_detach(msg_cursor *c, int n) {
 
 /* --- waiting ------------------------------------------------------------------------------- */
 
-uint32_t msg_cursor_mark(msg_cursor *c) {
-  return msg_gate_read(c->changes);
+void msg_cursor_lose(msg_cursor *c) {
+  msg_mutex_lock(c->mtx);
+  turn_locked(c, atomic_load(&c->pushing));
+  msg_mutex_unlock(c->mtx);
 }
 
-void msg_cursor_bump(msg_cursor *c) {
-  msg_gate_move(c->changes);
+uint32_t msg_cursor_epoch(msg_cursor *c) {
+  return atomic_load(&c->pushing) ? atomic_load(&c->epoch) : 0;
 }
 
 /* The watch is muted while nobody waits, so that it is not in the way of the host. Another thread
@@ -371,10 +420,10 @@ bool msg_cursor_rouse(msg_cursor *c, const msg_settings *settings) {
 }
 
 /* Runs twenty times a second for every idle waiter: no lock, no clock. */
-enum msg_wake msg_cursor_sleep(msg_cursor *c, uint32_t mark, int64_t until_ms,
+enum msg_wake msg_cursor_sleep(msg_cursor *c, msg_gate *gate, uint32_t mark, int64_t until_ms,
                                const atomic_bool *shut) {
   for (bool slept = false;; slept = true) {
-    bool changed = msg_gate_read(c->changes) != mark; /* first: gone moves the gate */
+    bool changed = msg_gate_read(gate) != mark; /* first: gone moves the gate */
     if (atomic_load(shut) || atomic_load(&exiting))
       return MSG_WAKE_SHUT;
     if (atomic_load(&c->gone))
@@ -383,7 +432,7 @@ enum msg_wake msg_cursor_sleep(msg_cursor *c, uint32_t mark, int64_t until_ms,
       return MSG_WAKE_CHANGED;
     if (slept)
       return MSG_WAKE_TIME;
-    msg_gate_sleep(c->changes, mark, until_ms);
+    msg_gate_sleep(gate, mark, until_ms);
   }
 }
 

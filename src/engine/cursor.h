@@ -1,4 +1,5 @@
-/* cursor.h - the cursor thread of one store: follows its watch and makes waiters look again.
+/* cursor.h - the cursor thread of one store: follows its watch, puts what it pushes into the nodes'
+ * inboxes, and makes waiters look again.
  *
  * Every store of the registry has one cursor, shared by its nodes. The thread starts at the first
  * wait while a connection is attached, and is stopped and joined when the last one detaches.
@@ -11,6 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/gate.h"
 #include "engine/node.h"
 
 /* How long a stop waits for the thread: at the last detach, and in all at exit. */
@@ -38,11 +40,15 @@ void msg_cursor_exit(void);
 
 /* ---- waiting ---- */
 
-/** The generation of "something may have changed": read it before a look, hand it to sleep after
- *  it. */
-uint32_t msg_cursor_mark(msg_cursor *c);
-/** Make every waiter of the store look again. */
-void msg_cursor_bump(msg_cursor *c);
+/** A gate on which waits sleep: the cursor moves it when they shall look again. Read it before a
+ *  look, hand what it said to sleep after it. Errors: MSG_NOMEM. */
+int msg_cursor_join(msg_cursor *c, msg_gate *gate);
+/** Before it is freed. One that never joined is allowed. */
+void msg_cursor_quit(msg_cursor *c, const msg_gate *gate);
+/** The same number as before: all that has come since was pushed. 0: it is not pushed. */
+uint32_t msg_cursor_epoch(msg_cursor *c);
+/** What was pushed was lost: every waiter looks at the store. */
+void msg_cursor_lose(msg_cursor *c);
 
 /** A wait begins / is over. */
 void msg_cursor_enter(msg_cursor *c);
@@ -55,12 +61,12 @@ bool msg_cursor_rouse(msg_cursor *c, const msg_settings *settings);
 
 enum msg_wake {
   MSG_WAKE_TIME,    /* until_ms is there, or a signal came */
-  MSG_WAKE_CHANGED, /* the generation is not `mark` any more */
+  MSG_WAKE_CHANGED, /* the gate is not at `mark` any more */
   MSG_WAKE_GONE,    /* the place is gone: msg_cursor_gone has the text */
   MSG_WAKE_SHUT     /* *shut, or the process exits */
 };
-/** Sleep until the monotonic until_ms or one of the reasons above. */
-enum msg_wake msg_cursor_sleep(msg_cursor *c, uint32_t mark, int64_t until_ms,
+/** Sleep on a gate that joined until the monotonic until_ms or one of the reasons above. */
+enum msg_wake msg_cursor_sleep(msg_cursor *c, msg_gate *gate, uint32_t mark, int64_t until_ms,
                                const atomic_bool *shut);
 /** Why the place is gone. Returns MSG_UNAVAILABLE. */
 int msg_cursor_gone(msg_cursor *c, msg_err *err);

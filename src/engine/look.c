@@ -7,6 +7,8 @@
  * of them always wins. */
 #define LOST_LOOKS_MAX 100
 
+/* --- what came of a mark ------------------------------------------------------------------- */
+
 /* Keeps what this call marked; the others were handed out elsewhere or are gone. */
 static void keep_won(msg_list *found, const bool *won) {
   size_t n = 0;
@@ -32,8 +34,18 @@ static void move_to(msg_list *found, msg_list *out) {
   found->n = 0;
 }
 
+static int mark_found(msg_look *l, const msg_list *found, bool soon, bool *won, msg_err *err) {
+  msg_session *session = l->call->session;
+  int rc = MSG_UNSUPPORTED;
+  if (soon && session->ops->seen_soon)
+    rc = session->ops->seen_soon(session, &l->use->actor, found, won, err);
+  if (rc == MSG_UNSUPPORTED)
+    rc = MSG_STORE(l->use, session, seen, &l->use->actor, found, won, err);
+  return rc;
+}
+
 /* Marks what was found, and moves what was won to *out. Whatever can fail comes before the mark. */
-static int mark(msg_use *u, msg_call *call, msg_list *found, msg_list *out, msg_err *err) {
+static int mark(msg_look *l, msg_list *found, bool soon, msg_list *out, msg_err *err) {
   bool *won = msg_zalloc(found->n * sizeof *won);
   int rc = won ? MSG_OK : MSG_NOMEM;
   if (rc == MSG_OK && out->n > 0)
@@ -42,7 +54,7 @@ static int mark(msg_use *u, msg_call *call, msg_list *found, msg_list *out, msg_
     msg_free(won);
     return msg_err_nomem(err);
   }
-  rc = MSG_STORE(u, call->session, seen, &u->actor, found, won, err);
+  rc = mark_found(l, found, soon, won, err);
   if (rc == MSG_OK) {
     keep_won(found, won);
     if (found->n > 0)
@@ -52,29 +64,112 @@ static int mark(msg_use *u, msg_call *call, msg_list *found, msg_list *out, msg_
   return rc;
 }
 
-/* One find and one mark. *found_n: how many were there before the others were faster. */
-static int look_once(msg_use *u, msg_call *call, const msg_unseen *query, size_t *found_n,
-                     msg_list *out, msg_err *err) {
-  msg_list found = MSG_LIST_INIT;
-  int rc = MSG_STORE(u, msg_call_looks(call), unseen, &u->actor, query, &found, err);
-  *found_n = found.n;
-  if (rc == MSG_OK && found.n > 0)
-    rc = mark(u, call, &found, out, err);
-  msg_list_clear(&found);
+/* --- two places to look -------------------------------------------------------------------- */
+
+uint64_t msg_look_epoch(msg_node *node) {
+  uint32_t epoch = msg_cursor_epoch(node->cursor);
+  msg_mutex_lock(node->mtx);
+  uint64_t both = (uint64_t)epoch << 32 | node->inbox.epoch;
+  msg_mutex_unlock(node->mtx);
+  return epoch == 0 ? 0 : both;
+}
+
+/* What one look found, and how many there were before the others were faster. */
+typedef struct finding {
+  msg_list found;
+  size_t n;
+} finding;
+
+/* One find and one mark. */
+static int look_in_store(msg_look *l, const msg_unseen *query, finding *f, msg_list *out,
+                         msg_err *err) {
+  msg_node *node = l->use->node;
+  uint64_t epoch = msg_look_epoch(node);
+  msg_session *session = msg_call_looks(l->call);
+  int rc = MSG_STORE(l->use, session, unseen, &l->use->actor, query, &f->found, err);
+  f->n = f->found.n;
+  if (rc != MSG_OK)
+    return rc;
+  msg_mutex_lock(node->mtx);
+  msg_inbox_scanned(&node->inbox, &f->found);
+  msg_mutex_unlock(node->mtx);
+  if (f->found.n > 0)
+    rc = mark(l, &f->found, false, out, err);
+  if (rc == MSG_OK && f->n < query->max)
+    l->whole = epoch;
   return rc;
 }
 
-int msg_look_take(msg_use *u, msg_call *call, const msg_unseen *query, msg_list *out,
-                  msg_err *err) {
+static bool is_one_of(const msg_oid *ids, size_t n, const msg_oid *id) {
+  size_t i = 0;
+  while (i < n && msg_oid_cmp(&ids[i], id) != 0)
+    i++;
+  return i < n;
+}
+
+/* Is this one of what the query means? It is for this node. */
+static bool is_meant(const void *arg, const msg_message *m) {
+  const msg_unseen *q = arg;
+  if (q->answers_to)
+    return msg_oid_cmp(&m->in_answer_to, q->answers_to) == 0;
+  if (q->pattern && !msg_pattern_match(q->pattern, m->topic))
+    return false;
+  for (size_t i = 0; i < q->paused_count; i++)
+    if (msg_pattern_match(q->paused[i], m->topic))
+      return false;
+  return !is_one_of(q->reserved, q->reserved_count, &m->in_answer_to);
+}
+
+/* No find. What could not be marked is for a look at the store, by whoever comes first. */
+static int look_in_inbox(msg_look *l, const msg_unseen *query, finding *f, msg_list *out,
+                         msg_err *err) {
+  msg_node *node = l->use->node;
+  bool soon;
+  msg_mutex_lock(node->mtx);
+  int rc = msg_inbox_take(&node->inbox, is_meant, query, query->max, l->pushes, &f->found, &soon);
+  msg_mutex_unlock(node->mtx);
+  if (rc != MSG_OK)
+    return msg_err_nomem(err);
+  f->n = f->found.n;
+  if (f->n == 0)
+    return MSG_OK;
+  msg_oid *ids = msg_alloc(f->n * sizeof *ids);
+  rc = ids ? MSG_OK : msg_err_nomem(err);
+  for (size_t i = 0; ids && i < f->n; i++)
+    ids[i] = f->found.at[i].id;
+  if (rc == MSG_OK)
+    rc = mark(l, &f->found, soon, out, err);
+  msg_mutex_lock(node->mtx);
+  msg_inbox_took(&node->inbox, ids, f->n);
+  if (rc != MSG_OK)
+    msg_inbox_lose(&node->inbox);
+  msg_mutex_unlock(node->mtx);
+  msg_free(ids);
+  if (rc != MSG_OK)
+    msg_gate_move(node->changes);
+  return rc;
+}
+
+static int look_once(msg_look *l, const msg_unseen *query, size_t *found_n, msg_list *out,
+                     msg_err *err) {
+  finding f = {.found = MSG_LIST_INIT};
+  bool inbox = l->whole != 0 && l->whole == msg_look_epoch(l->use->node);
+  int rc = inbox ? look_in_inbox(l, query, &f, out, err) : look_in_store(l, query, &f, out, err);
+  *found_n = f.n;
+  msg_list_clear(&f.found);
+  return rc;
+}
+
+int msg_look_take(msg_look *l, const msg_unseen *query, msg_list *out, msg_err *err) {
   const size_t before = out->n;
-  const size_t window = (size_t)u->policy->settings.window_size;
+  const size_t window = (size_t)l->use->policy->settings.window_size;
   for (int lost = 0; lost < LOST_LOOKS_MAX;) {
     msg_unseen part = *query;
     size_t found = 0, had = out->n;
     part.max = query->max - (out->n - before);
     if (part.max > window && window > 0)
       part.max = window;
-    int rc = look_once(u, call, &part, &found, out, err);
+    int rc = look_once(l, &part, &found, out, err);
     if (rc != MSG_OK) /* what is marked must reach the caller; the failure will be met again */
       return out->n > before ? MSG_OK : rc;
     bool all_lost = found > 0 && out->n == had;

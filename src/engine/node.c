@@ -43,13 +43,17 @@ static char *automatic_id(void) {
 /* What is left when nobody uses it any more. Half-built ones too. */
 static void free_node(msg_node *node) {
   for (size_t i = 0; i < node->listen_count; i++)
-    msg_free(node->listens[i]);
+    msg_pattern_free(node->listens[i].pattern);
   for (size_t i = 0; i < node->vain_count; i++)
     msg_pattern_free(node->vain[i]);
+  if (node->cursor)
+    msg_cursor_quit(node->cursor, node->changes);
   msg_recent_clear(&node->recent);
+  msg_inbox_clear(&node->inbox);
   msg_free(node->listens);
   msg_free(node->reserved);
   msg_policy_free(node->policy);
+  msg_gate_free(node->changes);
   msg_cond_free(node->idle);
   msg_mutex_free(node->mtx);
   msg_free(node->queue);
@@ -69,7 +73,8 @@ static int build(msg_node *node, msg_store *store, const msg_settings *settings,
   node->queue = msg_strdup(settings->queue ? settings->queue : DEFAULT_QUEUE);
   node->mtx = msg_mutex_new();
   node->idle = msg_cond_new();
-  if (!node->id || !node->queue || !node->mtx || !node->idle)
+  node->changes = msg_gate_new();
+  if (!node->id || !node->queue || !node->mtx || !node->idle || !node->changes)
     return msg_err_nomem(err);
   int rc = msg_policy_new(settings, &node->policy, err);
   if (rc != MSG_OK)
@@ -78,7 +83,7 @@ static int build(msg_node *node, msg_store *store, const msg_settings *settings,
   if (!node->cursor)
     return msg_err_set(err, MSG_MISUSE, "open node '%s': its store is not registered",
                        msg_show(node->id).s);
-  return MSG_OK;
+  return msg_cursor_join(node->cursor, node->changes) == MSG_OK ? MSG_OK : msg_err_nomem(err);
 }
 
 /* --- opening and closing ------------------------------------------------------------------- */
@@ -142,6 +147,15 @@ int msg_node_open(msg_store *store, const msg_settings *settings, msg_node **out
   return MSG_OK;
 }
 
+void msg_nodes_each(const msg_store *store, void (*fn)(msg_node *node, void *arg), void *arg) {
+  int process = msg_fork_generation();
+  msg_global_lock();
+  for (msg_node *n = nodes; n; n = n->next)
+    if (n->process == process && n->store == store)
+      fn(n, arg);
+  msg_global_unlock();
+}
+
 /* True: it was the last reference, and nobody finds the node any more. */
 static bool drop_reference(msg_node *node) {
   msg_global_lock();
@@ -173,7 +187,7 @@ void msg_node_shut(msg_node *node) {
   if (msg_node_check(node, NULL) != MSG_OK)
     return;
   atomic_store(&node->shut, true);
-  msg_cursor_bump(node->cursor);
+  msg_gate_move(node->changes);
 }
 
 void msg_node_attach(msg_node *node) {
@@ -293,6 +307,7 @@ static bool replace_policy(msg_use *u, msg_policy *made) {
   if (fresh) {
     node->policy = made;
     drop_policy_locked(u->policy); /* the node's reference; the call has its own */
+    msg_inbox_lose(&node->inbox);  /* what was paused was not looked at */
   }
   msg_mutex_unlock(node->mtx);
   return fresh;
@@ -329,7 +344,7 @@ static int change_policy(msg_node *node, const change *ch, bool *changed, msg_er
   if (rc == MSG_OK && changed)
     *changed = made != NULL;
   if (rc == MSG_OK && made)
-    msg_cursor_bump(node->cursor);
+    msg_gate_move(node->changes);
   return rc;
 }
 

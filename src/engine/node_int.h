@@ -9,11 +9,19 @@
 
 #include "base/thread.h"
 #include "engine/cursor.h"
+#include "engine/inbox.h"
 #include "engine/node.h"
 #include "engine/policy.h"
 #include "engine/recent.h"
 
 #define MSG_VAIN_MAX 64
+
+/* A pattern that is known to be registered in the store. */
+typedef struct msg_listening {
+  msg_pattern *pattern;
+  int64_t since_ms; /* monotonic: what was durable before may have come before the listener */
+  uint64_t whole;   /* msg_look: how far it was looked at */
+} msg_listening;
 
 struct msg_node {
   /* immutable after open */
@@ -24,7 +32,8 @@ struct msg_node {
   int process; /* msg_fork_generation() of the process that opened it */
   int64_t opened_at_ms;
   msg_mutex *mtx;
-  msg_cond *idle; /* calls has become 0 */
+  msg_cond *idle;    /* calls has become 0 */
+  msg_gate *changes; /* its waits sleep on it; the cursor moves it, too */
 
   /* shared: guarded by the registry's lock */
   msg_node *next;
@@ -38,10 +47,14 @@ struct msg_node {
   int calls;    /* calls under way */
   int attached; /* connections attached through this node */
   msg_policy *policy;
-  char **listens; /* patterns known to be registered in the store */
+  msg_listening *listens;
   size_t listen_count, listen_cap;
+  uint64_t whole;    /* msg_look: of everything listened to */
   msg_oid *reserved; /* requests that wait for their answers */
   size_t reserved_count, reserved_cap;
+  bool reserved_looked; /* a look left their answers alone */
+  msg_inbox inbox;
+  struct msg_bid *bids;            /* claims that wait: offer.h */
   msg_pattern *vain[MSG_VAIN_MAX]; /* claims that found nothing, oldest first */
   size_t vain_count;
   msg_recent recent;
@@ -88,6 +101,8 @@ typedef struct msg_wait {
   bool waits, last, entered; /* time-out above 0; the deadline is over; counted as a waiter */
   int64_t deadline_ms;       /* monotonic */
   uint32_t mark;
+  uint64_t pushes; /* of the inbox, when it began */
+  int64_t look_ms; /* monotonic: the next sleep ends at the latest */
 } msg_wait;
 
 /** Probes for interruption. Errors: MSG_INVALID negative time-out, MSG_INTERRUPTED,
@@ -100,17 +115,38 @@ void msg_wait_mark(msg_wait *w);
  *  Errors: MSG_TIMEOUT, MSG_MISUSE (blind), MSG_INTERRUPTED, MSG_SHUTDOWN, MSG_UNAVAILABLE. */
 int msg_wait_again(msg_wait *w, msg_err *err);
 void msg_wait_end(msg_wait *w);
+/** The next sleep ends at the monotonic `at_ms` at the latest. */
+void msg_wait_until(msg_wait *w, int64_t at_ms);
 /** What a blind call gets. Returns MSG_MISUSE. */
 int msg_wait_blind(const char *verb, const char *topic, msg_err *err);
 
 /* ---- looking: look.c ---- */
 
+/* One who looks again and again for the same. */
+typedef struct msg_look {
+  msg_use *use;
+  msg_call *call;
+  uint64_t pushes; /* of the inbox, when the call began */
+  /* msg_look_epoch at a look at the store that found nothing more, since when the inbox has
+   * everything; 0: there was none */
+  uint64_t whole;
+} msg_look;
+
+/** It stays the same while every message that comes is pushed to the node's inbox, and none is lost;
+ *  0: they are not. */
+uint64_t msg_look_epoch(msg_node *node);
+
 /** Take up to query->max of what the node may be handed, marking it seen; appends to *out. Finding
  *  nothing is MSG_OK. */
-int msg_look_take(msg_use *u, msg_call *call, const msg_unseen *query, msg_list *out, msg_err *err);
+int msg_look_take(msg_look *l, const msg_unseen *query, msg_list *out, msg_err *err);
 
 /** Messages from index `from` on are about to reach the caller: remember and count them. */
 void msg_look_handed(msg_node *node, const msg_list *out, size_t from, enum msg_stat stat);
+
+/* ---- nodes: node.c ---- */
+
+/** Every open node of a store in this process, under the registry's lock: `fn` must not block. */
+void msg_nodes_each(const msg_store *store, void (*fn)(msg_node *node, void *arg), void *arg);
 
 /* ---- requests under way: reserve.c ---- */
 

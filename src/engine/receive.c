@@ -1,49 +1,54 @@
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
-#include "engine/node_int.h"
+#include "engine/offer.h"
 
 /* --- listening ----------------------------------------------------------------------------- */
 
-static size_t find_listen_locked(const msg_node *node, const char *pattern) {
-  size_t i = 0;
-  while (i < node->listen_count && strcmp(node->listens[i], pattern) != 0)
-    i++;
-  return i;
+static msg_listening *find_listen_locked(const msg_node *node, const char *pattern) {
+  for (size_t i = 0; i < node->listen_count; i++)
+    if (strcmp(msg_pattern_text(node->listens[i].pattern), pattern) == 0)
+      return &node->listens[i];
+  return NULL;
 }
 
 static bool knows_listen(msg_node *node, const char *pattern) {
   msg_mutex_lock(node->mtx);
-  bool known = find_listen_locked(node, pattern) < node->listen_count;
+  bool known = find_listen_locked(node, pattern) != NULL;
   msg_mutex_unlock(node->mtx);
   return known;
 }
 
-/* Without memory it is asked again next time: no harm done. */
+/* Without memory it is asked again next time: no harm done. Nothing of it was pushed yet. */
 static void remember_listen(msg_node *node, const char *pattern) {
-  char *copy = msg_strdup(pattern);
+  msg_listening new = {.since_ms = msg_clock_mono_ms()};
+  if (msg_pattern_new(pattern, &new.pattern, NULL) != MSG_OK)
+    return;
   msg_mutex_lock(node->mtx);
-  if (copy && find_listen_locked(node, pattern) == node->listen_count &&
+  if (!find_listen_locked(node, pattern) &&
       msg_grow(&node->listens, &node->listen_cap, node->listen_count + 1, sizeof *node->listens) ==
           MSG_OK) {
-    node->listens[node->listen_count++] = copy;
-    copy = NULL;
+    node->listens[node->listen_count++] = new;
+    new.pattern = NULL;
+    node->whole = 0;
   }
   msg_mutex_unlock(node->mtx);
-  msg_free(copy);
+  msg_pattern_free(new.pattern);
 }
 
 static void forget_listen(msg_node *node, const char *pattern) {
-  char *old = NULL;
+  msg_pattern *old = NULL;
   msg_mutex_lock(node->mtx);
-  size_t i = find_listen_locked(node, pattern);
-  if (i < node->listen_count) {
-    old = node->listens[i];
-    node->listens[i] = node->listens[--node->listen_count];
+  msg_listening *l = find_listen_locked(node, pattern);
+  if (l) {
+    old = l->pattern;
+    *l = node->listens[--node->listen_count];
   }
+  msg_inbox_lose(&node->inbox); /* what came by it is not wanted any more */
   msg_mutex_unlock(node->mtx);
-  msg_free(old);
+  msg_pattern_free(old);
 }
 
 void msg_node_forget(msg_node *node) {
@@ -51,8 +56,28 @@ void msg_node_forget(msg_node *node) {
     return;
   msg_mutex_lock(node->mtx);
   for (size_t i = 0; i < node->listen_count; i++)
-    msg_free(node->listens[i]);
+    msg_pattern_free(node->listens[i].pattern);
   node->listen_count = 0;
+  msg_inbox_lose(&node->inbox);
+  msg_mutex_unlock(node->mtx);
+}
+
+/* How far it was looked for what `pattern` means; NULL: everything listened to. */
+static uint64_t whole_of(msg_node *node, const msg_pattern *pattern) {
+  msg_mutex_lock(node->mtx);
+  msg_listening *l = pattern ? find_listen_locked(node, msg_pattern_text(pattern)) : NULL;
+  uint64_t whole = l ? l->whole : pattern ? 0 : node->whole;
+  msg_mutex_unlock(node->mtx);
+  return whole;
+}
+
+static void set_whole(msg_node *node, const msg_pattern *pattern, uint64_t whole) {
+  msg_mutex_lock(node->mtx);
+  msg_listening *l = pattern ? find_listen_locked(node, msg_pattern_text(pattern)) : NULL;
+  if (l)
+    l->whole = whole;
+  else if (!pattern)
+    node->whole = whole;
   msg_mutex_unlock(node->mtx);
 }
 
@@ -88,7 +113,7 @@ int msg_node_listen(msg_node *node, msg_call *call, const char *pattern, const b
   rc = listen(&u, call, pattern, catch_up ? *catch_up : catches_up(&u), err);
   msg_use_end(&u);
   if (rc == MSG_OK || rc == MSG_EXISTS)
-    msg_cursor_bump(node->cursor); /* for those that await everything listened to */
+    msg_gate_move(node->changes); /* for those that await everything listened to */
   return rc;
 }
 
@@ -106,8 +131,9 @@ int msg_node_unlisten(msg_node *node, msg_call *call, const char *pattern, msg_e
 
 /* --- awaiting ------------------------------------------------------------------------------ */
 
-static int look_for_await(msg_use *u, msg_call *call, const msg_pattern *pattern, size_t max,
-                          msg_list *out, msg_err *err) {
+static int look_for_await(msg_use *u, msg_call *call, const msg_wait *w, const msg_pattern *pattern,
+                          size_t max, msg_list *out, msg_err *err) {
+  msg_look look = {.use = u, .call = call, .pushes = w->pushes};
   msg_oid *reserved = NULL;
   msg_unseen query = {.pattern = pattern,
                       .paused = (const msg_pattern *const *)u->policy->paused,
@@ -117,7 +143,10 @@ static int look_for_await(msg_use *u, msg_call *call, const msg_pattern *pattern
   if (rc != MSG_OK)
     return rc;
   query.reserved = reserved;
-  rc = msg_look_take(u, call, &query, out, err);
+  const uint64_t before = look.whole = whole_of(u->node, pattern);
+  rc = msg_look_take(&look, &query, out, err);
+  if (look.whole != before)
+    set_whole(u->node, pattern, look.whole);
   msg_free(reserved);
   return rc;
 }
@@ -133,7 +162,7 @@ static int await(msg_use *u, msg_call *call, msg_wait *w, const msg_pattern *pat
     rc = MSG_OK;
   while (rc == MSG_OK) {
     msg_wait_mark(w);
-    rc = look_for_await(u, call, pattern, max, out, err);
+    rc = look_for_await(u, call, w, pattern, max, out, err);
     if (rc != MSG_OK || out->n > before)
       break;
     rc = msg_wait_again(w, err);
@@ -210,32 +239,86 @@ bool msg_node_claimed_in_vain(msg_node *node, const char *topic) {
 
 /* --- claiming ------------------------------------------------------------------------------ */
 
+/* One claim, at work. */
+typedef struct claiming {
+  msg_use *use;
+  msg_call *call;
+  msg_wait *wait;
+  msg_claim *query;
+  msg_bid bid; /* while it waits */
+  /* the last look at the store: what came since is offered */
+  uint32_t epoch;
+  const msg_policy *policy;
+} claiming;
+
 /* A claim writes, so a waiter asks first whether there is something: fifty idle ones cost no
  * write. */
-static int look_for_claim(msg_use *u, msg_call *call, const msg_wait *w, msg_claim *query,
-                          msg_list *out, msg_err *err) {
+static int claim_by_look(claiming *c, msg_list *out, msg_err *err) {
+  msg_use *u = c->use;
   bool there = true;
   int rc = MSG_OK;
-  query->paused = (const msg_pattern *const *)u->policy->paused;
-  query->paused_count = u->policy->paused_count;
-  if (w->waits)
-    rc = MSG_STORE(u, msg_call_looks(call), claimable, &u->actor, query, &there, err);
+  c->epoch = msg_cursor_epoch(u->node->cursor);
+  c->policy = u->policy;
+  c->query->offered_count = 0;
+  if (c->wait->waits)
+    rc = MSG_STORE(u, msg_call_looks(c->call), claimable, &u->actor, c->query, &there, err);
   if (rc == MSG_OK && there)
-    rc = MSG_STORE(u, call->session, claim, &u->actor, query, out, err);
+    rc = MSG_STORE(u, c->call->session, claim, &u->actor, c->query, out, err);
+  return rc;
+}
+
+/* What goes wrong with them is for whoever looks. */
+static int claim_offered(claiming *c, msg_list *out, msg_err *err) {
+  msg_use *u = c->use;
+  msg_oid *ids = NULL;
+  int64_t now_ms = c->wait->last ? MSG_NEVER : msg_clock_mono_ms();
+  if (msg_bid_take(&c->bid, now_ms, &ids, &c->query->offered_count) != MSG_OK)
+    return claim_by_look(c, out, err);
+  int rc = MSG_OK;
+  c->query->offered = ids;
+  if (c->query->offered_count > 0)
+    rc = MSG_STORE(u, c->call->session, claim, &u->actor, c->query, out, err);
+  if (rc != MSG_OK)
+    msg_cursor_lose(u->node->cursor);
+  c->query->offered = NULL;
+  c->query->offered_count = 0;
+  msg_free(ids);
+  return rc;
+}
+
+static int look_for_claim(claiming *c, msg_list *out, msg_err *err) {
+  msg_use *u = c->use;
+  c->query->paused = (const msg_pattern *const *)u->policy->paused;
+  c->query->paused_count = u->policy->paused_count;
+  bool offered = c->wait->waits && c->epoch != 0 && c->policy == u->policy &&
+                 c->epoch == msg_cursor_epoch(u->node->cursor) && !msg_bid_look(&c->bid);
+  return offered ? claim_offered(c, out, err) : claim_by_look(c, out, err);
+}
+
+static int claim_until(claiming *c, msg_list *out, msg_err *err) {
+  const size_t before = out->n;
+  int rc = MSG_OK;
+  while (rc == MSG_OK) {
+    msg_wait_mark(c->wait);
+    rc = look_for_claim(c, out, err);
+    if (rc != MSG_OK || out->n > before)
+      break;
+    if (c->wait->waits)
+      msg_wait_until(c->wait, msg_bid_due(&c->bid));
+    rc = msg_wait_again(c->wait, err);
+  }
   return rc;
 }
 
 static int claim(msg_use *u, msg_call *call, msg_wait *w, msg_claim *query, msg_list *out,
                  msg_err *err) {
   const size_t before = out->n;
-  int rc;
-  do {
-    msg_wait_mark(w);
-    rc = look_for_claim(u, call, w, query, out, err);
-    if (rc != MSG_OK || out->n > before)
-      break;
-    rc = msg_wait_again(w, err);
-  } while (rc == MSG_OK);
+  claiming c = {.use = u, .call = call, .wait = w, .query = query};
+  if (w->waits)
+    msg_bid_open(&c.bid, u->node, query->pattern, query->count);
+  int rc = claim_until(&c, out, err);
+  if (w->waits)
+    msg_bid_close(&c.bid, out, before);
   if (rc == MSG_OK)
     msg_look_handed(u->node, out, before, MSG_STAT_CLAIMED);
   return rc;

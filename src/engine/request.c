@@ -5,6 +5,7 @@ typedef struct quest {
   msg_oid id; /* of the request */
   size_t wanted, before;
   msg_list *out;
+  uint64_t whole; /* msg_look: before it was sent there was no answer */
 } quest;
 
 static size_t got(const quest *q) {
@@ -19,11 +20,13 @@ static int ask(msg_use *u, msg_call *call, const msg_message *request, quest *q,
   int rc = msg_reserve_add(u->node, &q->id, err);
   if (rc != MSG_OK)
     return rc;
+  q->whole = msg_look_epoch(u->node);
   rc = msg_send_one(u, msg_call_looks(call), request, &stored, err);
   if (rc == MSG_OK && msg_oid_cmp(&stored, &q->id) != 0) {
     rc = msg_reserve_add(u->node, &stored, err);
     msg_reserve_drop(u->node, &q->id);
     q->id = stored;
+    q->whole = 0;
   } else if (rc != MSG_OK) {
     msg_reserve_drop(u->node, &q->id);
   }
@@ -31,11 +34,12 @@ static int ask(msg_use *u, msg_call *call, const msg_message *request, quest *q,
 }
 
 static int collect(msg_use *u, msg_call *call, msg_wait *w, quest *q, msg_err *err) {
+  msg_look look = {.use = u, .call = call, .pushes = w->pushes, .whole = q->whole};
   int rc = MSG_OK;
   while (rc == MSG_OK) {
     msg_wait_mark(w);
     msg_unseen query = {.answers_to = &q->id, .max = q->wanted - got(q)};
-    rc = msg_look_take(u, call, &query, q->out, err);
+    rc = msg_look_take(&look, &query, q->out, err);
     if (rc == MSG_OK && got(q) == q->wanted)
       return MSG_OK;
     if (rc == MSG_OK)

@@ -13,7 +13,8 @@ int msg_reserve_add(msg_node *node, const msg_oid *request, msg_err *err) {
   return rc == MSG_OK ? MSG_OK : msg_err_nomem(err);
 }
 
-/* Waiters look again: an answer that comes late is theirs now. */
+/* Waiters look again: an answer that comes late is theirs now, and one that is there already if they
+ * left it alone. */
 void msg_reserve_drop(msg_node *node, const msg_oid *request) {
   msg_mutex_lock(node->mtx);
   for (size_t i = 0; i < node->reserved_count; i++) {
@@ -22,8 +23,11 @@ void msg_reserve_drop(msg_node *node, const msg_oid *request) {
       break;
     }
   }
+  if (node->reserved_looked)
+    msg_inbox_lose(&node->inbox);
+  node->reserved_looked = false;
   msg_mutex_unlock(node->mtx);
-  msg_cursor_bump(node->cursor);
+  msg_gate_move(node->changes);
 }
 
 int msg_reserve_copy(msg_node *node, msg_oid **out, size_t *n, msg_err *err) {
@@ -34,6 +38,7 @@ int msg_reserve_copy(msg_node *node, msg_oid **out, size_t *n, msg_err *err) {
     copy = msg_alloc(count * sizeof *copy);
   if (copy)
     memcpy(copy, node->reserved, count * sizeof *copy);
+  node->reserved_looked = node->reserved_looked || count > 0;
   msg_mutex_unlock(node->mtx);
   if (count > 0 && !copy)
     return msg_err_nomem(err);

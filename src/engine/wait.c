@@ -25,13 +25,17 @@ int msg_wait_begin(msg_wait *w, msg_use *use, msg_call *call, const char *verb, 
                        "%s on '%s': a time-out of %lld ms is negative: give 0 to look once", verb,
                        msg_show(w->topic).s, (long long)timeout_ms);
   w->waits = timeout_ms > 0;
+  w->look_ms = MSG_NEVER;
   w->deadline_ms = msg_clock_add(msg_clock_mono_ms(), timeout_ms);
+  msg_mutex_lock(use->node->mtx);
+  w->pushes = use->node->inbox.pushes;
+  msg_mutex_unlock(use->node->mtx);
   return probe(w, err);
 }
 
 void msg_wait_mark(msg_wait *w) {
   if (w->waits)
-    w->mark = msg_cursor_mark(w->use->node->cursor);
+    w->mark = msg_gate_read(w->use->node->changes);
 }
 
 int msg_wait_blind(const char *verb, const char *topic, msg_err *err) {
@@ -65,7 +69,8 @@ static int sleep_until_look(msg_wait *w, int64_t look_ms, msg_err *err) {
       until_ms = w->deadline_ms;
     if (until_ms > look_ms)
       until_ms = look_ms;
-    enum msg_wake wake = msg_cursor_sleep(node->cursor, w->mark, until_ms, &node->shut);
+    enum msg_wake wake =
+        msg_cursor_sleep(node->cursor, node->changes, w->mark, until_ms, &node->shut);
     if (wake == MSG_WAKE_GONE)
       return msg_cursor_gone(node->cursor, err);
     int rc = probe(w, err);
@@ -96,10 +101,15 @@ int msg_wait_again(msg_wait *w, msg_err *err) {
     msg_cursor_enter(node->cursor);
   }
   bool watched = msg_cursor_rouse(node->cursor, &w->use->policy->settings);
-  int rc = sleep_until_look(w, watched ? MSG_NEVER : next_poll(w), err);
+  int64_t look_ms = watched ? MSG_NEVER : next_poll(w);
+  int rc = sleep_until_look(w, w->look_ms < look_ms ? w->look_ms : look_ms, err);
   if (rc == MSG_OK)
     msg_use_refresh(w->use);
   return rc;
+}
+
+void msg_wait_until(msg_wait *w, int64_t at_ms) {
+  w->look_ms = at_ms;
 }
 
 void msg_wait_end(msg_wait *w) {

@@ -127,14 +127,17 @@ static int cmp_i64(int64_t a, int64_t b) {
   return (a > b) - (a < b);
 }
 
-static int cmp_delivery(const void *pa, const void *pb) {
-  const msg_message *a = pa, *b = pb;
+int msg_message_cmp(const msg_message *a, const msg_message *b) {
   int c = cmp_i64(a->priority, b->priority);
   if (c == 0)
     c = cmp_i64(a->deliver_at_ms, b->deliver_at_ms);
   if (c == 0)
     c = cmp_i64(a->seq, b->seq);
   return c != 0 ? c : msg_oid_cmp(&a->id, &b->id);
+}
+
+static int cmp_delivery(const void *a, const void *b) {
+  return msg_message_cmp(a, b);
 }
 
 void msg_list_sort(msg_list *l) {

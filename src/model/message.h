@@ -85,7 +85,9 @@ typedef struct msg_list {
 msg_message *msg_list_add(msg_list *l);
 /** Free the messages and the list; it can be used again. */
 void msg_list_clear(msg_list *l);
-/** Sort by priority, deliver_at, seq, id. */
+/** Which is delivered first: by priority, deliver_at, seq, id. */
+int msg_message_cmp(const msg_message *a, const msg_message *b);
+/** Sort by it. */
 void msg_list_sort(msg_list *l);
 
 #endif

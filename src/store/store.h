@@ -26,7 +26,10 @@ typedef struct msg_host msg_host;
 /* What an adapter can do beyond the required verbs. */
 enum {
   MSG_CAP_HOST_TXN = 1u << 0, /* verbs join the host's transaction */
-  MSG_CAP_PUSH = 1u << 1,     /* watch events may carry the message */
+  /* watch events may carry the message. Then between two other events every message that is put
+   * for a node of this process, or exclusive, and is ready at once, is told by one of its own; and
+   * `unseen` shows only what is durable */
+  MSG_CAP_PUSH = 1u << 1,
   /* watch_open works; else waiters look every poll_pause_ms and at the next deadline */
   MSG_CAP_WATCH = 1u << 2,
   MSG_CAP_OWN = 1u << 3, /* session_open works without a lent host */
@@ -97,6 +100,10 @@ struct msg_store_ops {
   /** Mark what `unseen` gave, atomically. won[i]: this call marked it (false: another thread of the
    *  same node was faster, or it is gone or expired meanwhile: do not hand it out). */
   int (*seen)(msg_session *, const msg_actor *, const msg_list *, bool *won, msg_err *);
+  /** The same for what was pushed a moment ago and never given by `unseen`: it is taken for granted
+   *  that it is still there, and the mark is written in the background. No I/O. MSG_UNSUPPORTED:
+   *  nothing was done, one of them takes `seen`. Only with MSG_CAP_PUSH, NULL: as unsupported. */
+  int (*seen_soon)(msg_session *, const msg_actor *, const msg_list *, bool *won, msg_err *);
 
   /** Lease up to count ready messages in delivery order; appends them with owner, token, attempts,
    *  since, until. One winner each. None ready: MSG_OK with nothing appended. Those over

@@ -48,6 +48,9 @@ typedef struct msg_claim {
   int64_t lease_ms; /* > 0 */
   bool brief; /* of the messages sender_host, in_answer_to, map, additional, key, group and owner
                  are not asked for, and may be left out */
+  /* Not 0: only these, which were pushed and match; the store need not look for others. */
+  const msg_oid *offered;
+  size_t offered_count;
 } msg_claim;
 
 enum msg_settle_verb {
@@ -129,7 +132,12 @@ enum msg_event_kind {
 };
 typedef struct msg_event {
   enum msg_event_kind kind;
-  msg_message message; /* the caller's (msg_message_clear); empty unless MSG_EVENT_MESSAGE */
+  msg_message message; /* the caller's (msg_message_clear); empty unless MSG_EVENT_MESSAGE. Of an
+                          exclusive one all but its value, map, additional, msg */
+  bool more;           /* the next event is there already */
+  /* MSG_CAP_PUSH: monotonic; what was durable before then was told by earlier events. 0: unknown */
+  int64_t told_ms;
+  int64_t turn_ms; /* of an exclusive message: how long other processes go first */
 } msg_event;
 
 typedef struct msg_watch_info { /* for msg_cursors */

@@ -65,8 +65,23 @@ static void connect_to(bare *b, const char *database) {
   if (!b->client)
     bench_die("connect", text);
   mongoc_client_set_error_api(b->client, MONGOC_ERROR_API_VERSION_2);
+  bson_init(&b->like);
   b->messages = mongoc_client_get_collection(b->client, database, "msg");
   b->locks = mongoc_client_get_collection(b->client, database, "msg_lck");
+}
+
+static void drop(bare *b) {
+  bson_t *command = BCON_NEW("dropDatabase", BCON_INT32(1));
+  bson_error_t error;
+  bare_check(mongoc_client_command_simple(b->client, b->database, command, NULL, NULL, &error),
+             "drop", &error);
+  bson_destroy(command);
+}
+
+void bare_like(bare *b, const bson_t *message) {
+  bson_reinit(&b->like);
+  bson_copy_to_excluding_noinit(message, &b->like, "_id", "timestamp", "in_answer_to", "recipients",
+                                (char *)NULL);
 }
 
 static void read_like(bare *b) {
@@ -75,15 +90,15 @@ static void read_like(bare *b) {
   mongoc_cursor_t *cursor = mongoc_collection_find_with_opts(b->messages, &all, NULL, NULL);
   if (!mongoc_cursor_next(cursor, &doc))
     bench_die("read", "the message is not there");
-  bson_init(&b->like);
-  bson_copy_to_excluding_noinit(doc, &b->like, "_id", "timestamp", "in_answer_to", "recipients",
-                                (char *)NULL);
+  bare_like(b, doc);
   mongoc_cursor_destroy(cursor);
   bson_destroy(&all);
 }
 
 void bare_open(bare *b, const char *database, const char *topic, bool exclusive,
                const char *options) {
+  connect_to(b, database);
+  drop(b);
   sqlite3 *node = mongo_node(database, options);
   sqlite3_stmt *send =
       bench_prepare(node, exclusive ? "SELECT msg_enqueue(?1, ?2)" : "SELECT msg_send(?1, ?2)");
@@ -92,14 +107,14 @@ void bare_open(bare *b, const char *database, const char *topic, bool exclusive,
   bench_run(send);
   sqlite3_finalize(send);
   bench_close(node);
-  connect_to(b, database);
   read_like(b);
   bare_clear(b);
 }
 
-void bare_join(bare *b, const bare *like) {
-  connect_to(b, like->database);
-  bson_copy_to(&like->like, &b->like);
+void bare_join(bare *b, const char *database, const bson_t *like) {
+  connect_to(b, database);
+  if (like)
+    bare_like(b, like);
 }
 
 void bare_close(bare *b) {

@@ -29,11 +29,12 @@ typedef struct bare {
   bson_t like; /* a message less its id, timestamp and what is of an answer */
 } bare;
 
-/** `database` with the product's indexes, empty; copies are exclusive or not. options as above. */
+/** `database` anew, with the product's indexes, empty; copies are exclusive or not. options as above. */
 void bare_open(bare *b, const char *database, const char *topic, bool exclusive,
                const char *options);
-/** Another client of it: documents are like those of `b`. */
-void bare_join(bare *b, const bare *like);
+/** Another client of it, whose documents are like `like`; NULL: bare_like says it later. */
+void bare_join(bare *b, const char *database, const bson_t *like);
+void bare_like(bare *b, const bson_t *message);
 void bare_close(bare *b);
 /** Append a message with a new id, which *id (may be NULL) gets; request NULL: no answer. */
 void bare_message(const bare *b, const bson_oid_t *request, bson_t *doc, bson_oid_t *id);

@@ -69,7 +69,7 @@ static void post(bare *b, const bson_oid_t *request, bson_oid_t *id) {
 int bench_role_mongo_bare_answerer(int argc, char **argv) {
   bare b;
   (void)argc;
-  bare_open(&b, argv[0], "ask", false, NULL);
+  bare_join(&b, argv[0], NULL);
   mongoc_change_stream_t *stream = watch(&b, false);
   puts("ready");
   fflush(stdout);
@@ -77,6 +77,7 @@ int bench_role_mongo_bare_answerer(int argc, char **argv) {
     bson_t doc;
     bson_iter_t it;
     bare_next(stream, &doc);
+    bare_like(&b, &doc);
     if (bson_iter_init_find(&it, &doc, "_id"))
       post(&b, bson_iter_oid(&it), NULL);
   }

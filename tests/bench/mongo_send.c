@@ -139,7 +139,7 @@ void bench_mongo_threads(void) {
   static sender ours[THREADS], floor[THREADS];
   bare_open(&floor[0].b, "bench_threads_bare", "single", false, NULL);
   for (int i = 1; i < THREADS; i++)
-    bare_join(&floor[i].b, &floor[0].b);
+    bare_join(&floor[i].b, "bench_threads_bare", &floor[0].b.like);
   for (int i = 0; i < THREADS; i++) {
     sqlite3 *db = mongo_node("bench_threads", NULL);
     ours[i].send = bench_prepare(db, "SELECT msg_send('single', ?1)");

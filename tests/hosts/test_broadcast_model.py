@@ -10,6 +10,7 @@ NODES = ("n0", "n1", "n2")
 TOPICS = ("a", "a.x", "a.y", "b", "t0", "t1", "t2", "t3")
 PATTERNS = ("a", "a.*", "*", "b", "t*", "t1", "a*")
 PRIORITIES = (1, 1000, 1000, 1000, 5000)
+TABLE = "msg_messages" if support.MONGODB else "msg_store_message"  # the latter changes nothing
 LIFE_MS = 10 ** 8
 FAR_MS = 10 ** 7
 STEPS = ["send"] * 4 + ["wait"] * 6 + ["listen", "prioritize", "prioritize", "move", "move", "remove", "direct",
@@ -57,8 +58,9 @@ class Broadcasts(support.Case):
         self.random = random.Random(seed)
         self.model = Model()
         path = "%s-%d" % (self.path, seed)
-        self.nodes = {node: self.db(node, path=path) for node in NODES}
-        self.raw = self.db(path=path, load=False)
+        queue = {"queue": "q%d" % seed}
+        self.nodes = {node: self.db(node, queue, path=path) for node in NODES}
+        self.raw = self.db(None, queue, path) if support.MONGODB else self.db(path=path, load=False)
         self.raw.rows("PRAGMA journal_mode = WAL")
         for db in self.nodes.values():
             db.rows("PRAGMA synchronous = OFF")
@@ -114,7 +116,7 @@ class Broadcasts(support.Case):
         most = self.random.choice((1, 1, 2, 5, 100))
         limit = " LIMIT %d" % most if self.random.random() < .5 else ""
         got = db.column("SELECT id FROM msg_await(?, 0, ?)" + limit, pattern, most)
-        seqs = dict(self.raw.rows("SELECT id, seq FROM msg_store_message"))
+        seqs = dict(self.raw.rows("SELECT id, seq FROM " + TABLE))
         self.assertEqual(got, self.model.take(node, pattern, most, seqs),
                          "%s: %s waits for %s, at most %d" % (self.at, node, pattern, most))
 

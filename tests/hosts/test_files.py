@@ -31,6 +31,7 @@ class Journals(support.Case):
         a.enqueue("work", 1)
         self.assertEqual(a.one("PRAGMA journal_mode"), "delete")
 
+    @support.local_only("on MongoDB the journal mode is left alone")
     def test_msg_open_can_switch_it(self):
         a = self.db("a", {"journal_mode": "wal"})
         self.assertEqual(a.one("PRAGMA journal_mode"), "wal")
@@ -49,6 +50,7 @@ class Journals(support.Case):
             self.assertEqual(len(a.claims("work")), 3)
 
 
+@support.local_only("schemas hold messages in the local store alone")
 class Attached(support.Case):
     """A schema that another file takes over is not the store any more, for no verb."""
 
@@ -108,6 +110,7 @@ class Attached(support.Case):
         self.assertEqual(a.claim("work")["value"], 3)
 
 
+@support.local_only("on MongoDB the host's lock is in nobody's way")
 class OtherWriters(support.Case):
     def files(self):
         """One file of each journal mode: a connection, another process, the path."""
@@ -208,6 +211,7 @@ class OtherWriters(support.Case):
             self.assertEqual(a.one("SELECT msg_purge('many')"), 90)
 
 
+@support.local_only("on MongoDB nothing is written to the file")
 class ReadOnly(support.Case):
     def setUp(self):
         super().setUp()
@@ -282,6 +286,7 @@ class Exclusive(support.Case):
             self.assertIsNone(a.wait("news", 150))
             self.assertLess(time.monotonic() - begin, 3)
 
+    @support.local_only("on MongoDB the host's lock is in nobody's way")
     def test_the_extension_loads_on_a_file_that_another_holds(self):
         a = self.db()
         a.rows("PRAGMA locking_mode = EXCLUSIVE")
@@ -295,6 +300,7 @@ class Exclusive(support.Case):
         self.assertEqual(len(other.one("SELECT msg_enqueue('work', 2)")), 24)
 
 
+@support.local_only("on MongoDB nothing is read from the file")
 class NoDatabase(support.Case):
     def test_a_file_that_is_none_is_left_alone(self):
         text = b"This is no SQLite database, just a text of some length.\n" * 100
@@ -307,6 +313,7 @@ class NoDatabase(support.Case):
             self.assertEqual(file.read(), text)
 
 
+@support.local_only("a database in memory has messages in the local store alone")
 class Memory(support.Case):
     def test_memory_databases_work_and_are_apart(self):
         a, b = self.db(path=":memory:"), self.db(path=":memory:")
@@ -362,6 +369,7 @@ class Life(support.Case):
         id = a.enqueue("work", 2)
         self.assertNotEqual(a.one("SELECT sender FROM msg_messages WHERE id = ?", id), "a")
 
+    @support.local_only("on MongoDB every one of these connections is opened by name")
     def test_the_environment_sets_target_and_options(self):
         saved = dict(os.environ)
         try:

@@ -3,26 +3,20 @@
 with its transaction."""
 import os
 import sqlite3
-import tempfile
 import time
-import unittest
+
+import support
 
 
-class Regressions(unittest.TestCase):
-    def setUp(self):
-        self.folder = tempfile.TemporaryDirectory()
-        self.addCleanup(self.folder.cleanup)
-        self.path = os.path.join(self.folder.name, "found.db")
-
+class Regressions(support.Case):
     def connect(self, options="{}", timeout=0):
-        db = sqlite3.connect(self.path, isolation_level=None, timeout=timeout)
+        db = support.connect(self.path, timeout)
         self.addCleanup(db.close)
-        db.enable_load_extension(True)
-        db.execute("SELECT load_extension(?)", (os.environ["MSG_SO"],))
         db.execute("PRAGMA journal_mode = wal")
-        db.execute("SELECT msg_open('local', ?)", (options,))
+        db.execute("SELECT msg_open(?, ?)", (support.target_of(self.path), options))
         return db
 
+    @support.local_only("the trigger is on the local store's table")
     def test_a_trigger_that_sends_in_a_circle_is_an_error(self):
         db = self.connect()
         db.execute("SELECT msg_enqueue('x', 1)")
@@ -76,16 +70,15 @@ class Regressions(unittest.TestCase):
 
     def test_the_first_verb_may_be_a_table_form_that_waits(self):
         for mode in ("wal", "delete"):
-            self.path = os.path.join(self.folder.name, mode + ".db")
+            self.path = os.path.join(self.directory, mode + ".db")
             first = self.connect()
             first.execute("PRAGMA journal_mode = " + mode)
             for form in ("msg_claim('t', 1, 1000, 50)", "msg_await('t', 50)", "msg_request('t', 1, 50)"):
-                db = sqlite3.connect(self.path, isolation_level=None)
+                db = support.connect(self.path)
                 self.addCleanup(db.close)
-                db.enable_load_extension(True)
-                db.execute("SELECT load_extension(?)", (os.environ["MSG_SO"],))
                 self.assertEqual(db.execute("SELECT value FROM " + form).fetchall(), [], (mode, form))
 
+    @support.local_only("on MongoDB the host's lock is in nobody's way")
     def test_a_due_message_behind_a_lock_is_an_error_not_nothing(self):
         db, other = self.connect('{"busy_timeout_ms":200}'), self.connect()
         self.assertEqual(db.execute("SELECT * FROM msg_claim('late')").fetchall(), [])
@@ -97,6 +90,7 @@ class Regressions(unittest.TestCase):
         other.execute("COMMIT")
         self.assertEqual(len(db.execute("SELECT * FROM msg_claim('late')").fetchall()), 1)
 
+    @support.local_only("on MongoDB the host's lock is in nobody's way")
     def test_the_hosts_busy_time_out_is_not_added_for_each_statement(self):
         db, other = self.connect('{"busy_timeout_ms":100}', 1), self.connect()
         other.execute("BEGIN IMMEDIATE")
@@ -108,4 +102,4 @@ class Regressions(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    support.main()

@@ -45,9 +45,9 @@ class Request(support.Case):
     def test_fewer_answers_than_wanted_are_given_at_the_time_out(self):
         answer = self.answer(self.b, "only one")
         begin = time.monotonic()
-        got = self.a.column("""SELECT value FROM msg_request('ask', 'who?', 700, '{"answers":3}')""")
+        got = self.a.column("""SELECT value FROM msg_request('ask', 'who?', 3000, '{"answers":3}')""")
         self.assertEqual(got, ["only one"])
-        self.assertGreaterEqual(time.monotonic() - begin, 0.69)
+        self.assertGreaterEqual(time.monotonic() - begin, 2.99)
         answer.result()
 
     def test_a_time_out_gives_null_and_no_rows(self):

@@ -217,10 +217,11 @@ class Interrupt(support.Case):
         self.assertIsNone(shell.poll())
         begin = time.monotonic()
         shell.send_signal(signal.SIGINT)
-        output = shell.stdout.read()
-        shell.wait(support.PATIENCE_S)
+        support.until(lambda: "interrupt" in shell.stdout.readline())
         self.assertLess(time.monotonic() - begin, 1)
-        self.assertIn("interrupt", output)
+        shell.wait(support.PATIENCE_S)
+        if not support.MONGODB:  # there it still takes leave of the server
+            self.assertLess(time.monotonic() - begin, 1)
 
 
 class Closing(support.Case):

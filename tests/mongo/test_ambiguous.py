@@ -1,8 +1,9 @@
 """Writes whose outcome the client does not learn: done, but answered with an error. The server's own
 fail points make them. Nothing is lost by them, nothing is owned or handed out twice.
 """
-from harness import OwnServer, main
+import time
 
+from harness import OwnServer, java_message, main, until
 import support
 
 
@@ -38,6 +39,126 @@ class Ambiguous(OwnServer):
         self.assertRaises(support.sqlite3.Error, self.n.claim, "work")
         self.assertEqual(self.n.claim("work", wait_ms=10000)["value"], "x")
         self.assertIsNone(self.n.claim("work"))
+
+    def hang(self, *commands, ms):
+        """The next one is carried out when the client has gone."""
+        self.fail_point({"times": 1}, failCommands=list(commands), blockConnection=True,
+                        blockTimeMS=ms)
+
+    def hasty(self):
+        """A node whose writes take a second at most."""
+        n = self.db("c-hasty", {"write_timeout_ms": 1000})
+        n.one("SELECT msg_listen('news')")
+        return n
+
+    def insert_commands(self):
+        return self.admin.run("admin", {"serverStatus": 1})["metrics"]["commands"]["insert"]["total"]
+
+    def stays(self, topic):
+        """For two seconds: longer than an undo takes."""
+        end = time.monotonic() + 2
+        while time.monotonic() < end:
+            self.assertEqual(len(self.find({"topic": topic})), 1)
+            time.sleep(0.1)
+
+    def test_a_mark_that_arrives_after_its_call(self):
+        n = self.hasty()
+        self.sender.send("news", "x", ttl_ms=600000)
+        self.hang("update", ms=3000)
+        self.assertRaises(support.sqlite3.Error, n.wait, "news", 5000)
+        until(lambda: "c-hasty" in self.find({"topic": "news"})[0]["processed_by"])
+        until(lambda: n.wait("news", 1000))
+
+    def test_a_removal_after_processing(self):
+        """It is the caller's: whether the removal is answered or not."""
+        for how in ({"errorCode": 2}, {"writeConcernError": {"code": 64, "errmsg": "slow"}}):
+            self.insert(java_message("news", value="x", delete_after_processing=True))
+            self.fail_point({"times": 1}, failCommands=["delete"], **how)
+            self.assertEqual(self.n.wait("news", 10000)["value"], "x")
+            self.assertIsNone(self.n.wait("news", 300))
+
+    def test_a_send(self):
+        for value in ("x", "y"):
+            self.unknown("insert")
+            self.assertFails("timed out", self.sender.enqueue, "work", value)
+            until(lambda: not self.find({"topic": "work"}))
+
+    def test_a_send_by_key_or_in_a_group(self):
+        n = self.hasty()
+        for how in ({"key": "k"}, {"group": "g"}):
+            self.unknown("commitTransaction", times=1000)
+            self.assertRaises(support.sqlite3.Error, n.enqueue, "work", "x", **how)
+            self.fail_point("off")
+            until(lambda: not self.find({"topic": "work"}))
+            n.enqueue("work", "y", **how)
+            self.stays("work")
+            self.assertEqual(self.n.claim("work")["value"], "y")
+            self.admin.delete(self.database, "msg", {"topic": "work"})
+
+    def test_a_send_that_arrives_after_its_call(self):
+        n = self.hasty()
+        n.enqueue("work", "warm")
+        before = self.insert_commands()
+        self.hang("insert", ms=3000)
+        self.assertRaises(support.sqlite3.Error, n.enqueue, "late", "x")
+        until(lambda: self.insert_commands() > before)
+        until(lambda: not self.find({"topic": "late"}))
+
+    def test_an_id_sent_again(self):
+        """What is regretted is not what the same id is sent for next."""
+        id = "%024x" % 1
+        send = """INSERT INTO msg_messages(id, topic, value, exclusive)
+                  VALUES ('%s', 'work', 'x', 1)""" % id
+        for after in (lambda: None, lambda: until(lambda: not self.find({"topic": "work"}))):
+            self.unknown("insert")
+            self.assertRaises(support.sqlite3.Error, self.sender.rows, send)
+            after()
+            self.sender.rows(send)
+            self.stays("work")
+            self.assertEqual(self.n.claim("work")["id"], id)
+            self.admin.delete(self.database, "msg", {"topic": "work"})
+
+    def test_an_id_that_was_there(self):
+        """A send that fails takes nothing with it that another sent under that id."""
+        id = self.sender.enqueue("work", "first")
+        self.unknown("insert")
+        self.assertRaises(support.sqlite3.Error, self.n.rows,
+                          """INSERT INTO msg_messages(id, topic, value, exclusive)
+                             VALUES (?, 'work', 'second', 1)""", id)
+        self.stays("work")
+
+    def acks_in_a_transaction(self, n, claimed):
+        n.rows("BEGIN")
+        try:
+            n.one("SELECT msg_ack(?, ?)", claimed["id"], claimed["token"])
+            n.rows("COMMIT")
+        finally:
+            if n.con.in_transaction:
+                n.rows("ROLLBACK")
+
+    def test_an_ack_in_a_transaction(self):
+        """It is undone whenever it arrives; what is done after that stays."""
+        n = self.hasty()
+        for how in ({"writeConcernError": {"code": 64, "errmsg": "slow"}},
+                    {"blockConnection": True, "blockTimeMS": 3000}):
+            self.sender.enqueue("work", "x")
+            claimed = n.claim("work")
+            self.fail_point("alwaysOn", failCommands=["commitTransaction"], **how)
+            self.assertRaises(support.sqlite3.Error, self.acks_in_a_transaction, n, claimed)
+            self.fail_point("off")
+            again = until(lambda: n.claim("work", wait_ms=100))
+            self.assertEqual(again["id"], claimed["id"])
+            until(lambda: self.tried(self.acks_in_a_transaction, n, again))
+            end = time.monotonic() + 2
+            while time.monotonic() < end:
+                self.assertIsNone(n.claim("work", wait_ms=100))
+
+    def tried(self, call, *args):
+        try:
+            call(*args)
+        except support.sqlite3.Error:
+            return False
+        return True
 
 
 if __name__ == "__main__":

@@ -1,4 +1,6 @@
 """What README says is otherwise on MongoDB than on the local store, where no other test shows it."""
+import json
+
 from harness import Case, main, until
 
 
@@ -38,6 +40,24 @@ class Differences(Case):
         self.a.rows("BEGIN")
         self.a.enqueue("work", 3, key="k")
         self.a.rows("COMMIT")
+        self.assertEqual(self.a.one("SELECT count(*) FROM msg_messages"), 1)
+
+    def test_what_a_transaction_frees_is_claimed_again_after_commit(self):
+        id = self.a.enqueue("work", 1)
+        for free in ("SELECT msg_release('%s')" % id, "DELETE FROM msg_locks"):
+            self.a.rows("BEGIN")
+            self.assertEqual(self.a.claim("work")["id"], id)
+            self.a.rows(free)
+            self.assertIsNone(self.a.claim("work"))
+            self.a.rows("COMMIT")
+            self.assertEqual(self.b.claim("work")["id"], id)
+            self.b.one("SELECT msg_release(?)", id)
+
+    def test_a_key_sent_before_adds_nothing_in_a_writing_statement_either(self):
+        self.a.rows("CREATE TABLE sent(id)")
+        for _ in range(2):
+            self.a.rows("INSERT INTO sent SELECT msg_enqueue('work', 1, ?)", json.dumps({"key": "k"}))
+        self.assertEqual(self.a.one("SELECT count(DISTINCT id) FROM sent"), 2)
         self.assertEqual(self.a.one("SELECT count(*) FROM msg_messages"), 1)
 
     def test_a_killed_workers_claim_comes_back_when_its_lease_ends(self):

@@ -2,7 +2,7 @@
 What takes longer is in test_outages.py."""
 import time
 
-from harness import main, mongod  # first: it says that the messages are in MongoDB
+from harness import OwnServer, main, mongod, until  # first: it says where the messages are
 import support
 from load import Case, Consumer, Load, Sender
 
@@ -65,6 +65,40 @@ class Dropped(Case):
             load.until_busy(20)
             self.assertTrue(later.sent)
             load.account("collection dropped under a running cursor")
+
+
+class Hanging(OwnServer):
+    """A server that takes connections and answers nothing."""
+
+    bound_s = 10  # write_timeout_ms of 1 s, the search for a server, and some room
+
+    def test_each_verb_ends_and_all_goes_on(self):
+        n = self.db("c-node", {"write_timeout_ms": 1000})
+        n.one("SELECT msg_listen('news')")
+        n.enqueue("work", "first")
+        claimed = n.claim("work")
+        verbs = [("SELECT msg_ack(?, ?)", claimed["id"], claimed["token"]),
+                 ("SELECT msg_enqueue('work', 'x')",), ("SELECT msg_send('news', 'x')",),
+                 ("SELECT msg_claim('work')",), ("SELECT msg_await('news', 1)",),
+                 ("UPDATE msg_messages SET priority = 1 WHERE id = ?", claimed["id"])]
+        self.cluster.nodes[0].suspend()
+        try:
+            for sql, *args in verbs:
+                began = time.monotonic()
+                self.assertFails("msg: ", n.rows, sql, *args)
+                took_s = time.monotonic() - began
+                print("%-55s failed after %.1f s" % (sql, took_s))
+                self.assertLess(took_s, self.bound_s, sql)
+        finally:
+            self.cluster.nodes[0].resume()
+        until(lambda: self.goes_on(n))
+
+    def goes_on(self, n):
+        try:
+            n.one("SELECT msg_enqueue('later', 'x')")
+            return n.claim("later")
+        except support.sqlite3.Error:
+            return False
 
 
 class Opening(support.Case):

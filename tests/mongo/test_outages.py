@@ -17,11 +17,11 @@ class Primary(Case):
         with Load(self) as load:
             primary = self.cluster.primary()
             load.fault()
-            primary.send(signal.SIGSTOP)
+            primary.suspend()
             try:
                 time.sleep(STOPPED_S)
             finally:
-                primary.send(signal.SIGCONT)
+                primary.resume()
             load.until_busy(50)
             load.account("SIGSTOP of the primary for %.0f s" % STOPPED_S)
             self.assertLess(load.longest_s(), BOUND_S)

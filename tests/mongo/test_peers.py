@@ -2,7 +2,7 @@
 import json
 
 from harness import (Background, Case, STATUS_TOPIC, date, golden, java_message, long, main,
-                     now_ms, until)
+                     now_ms, oid, until)
 
 
 class Messages(Case):
@@ -167,6 +167,23 @@ class Hidden(Case):
         self.java1.poll()
         got = [self.n.claim("t", wait_ms=15000)["value"]]
         self.assertEqual(got, ["g1"])
+
+    def test_a_group_goes_on_while_our_only_node_idles(self):
+        """After a head that Java processed, and after one that somebody removed."""
+        ids = [self.n.enqueue("t", "g%d" % i, group="g") for i in range(3)]
+        self.n.wait("#none")  # its cursor runs
+        self.java1.poll()
+        until(lambda: self.document(ids[1])["processed_by"] == [])
+        self.admin.delete(self.database, "msg", {"_id": oid(ids[1])})
+        until(lambda: self.document(ids[2])["processed_by"] == [])
+
+    def test_a_group_goes_on_where_others_sent_it(self):
+        ids = [self.n.enqueue("t", "g%d" % i, group="g") for i in range(2)]
+        self.n.con.close()
+        idle = self.worker("c-idle")
+        idle.rows("SELECT msg_await('#none', 1)")
+        self.java1.poll()
+        until(lambda: self.document(ids[1])["processed_by"] == [])
 
 
 class Requests(Case):

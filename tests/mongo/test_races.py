@@ -1,5 +1,5 @@
 """Exclusive messages raced for by processes of ours and simulated Java nodes: one owner each.
-MSG_RACE_N: messages a race (default 500)."""
+MSG_RACE_N: messages a race (default 1000)."""
 import json
 import os
 import threading
@@ -9,7 +9,7 @@ from harness import Case, java_message, main, until
 CLAIM = "SELECT id, token FROM msg_claim('t', ?, 30000, 300)"
 SEND_100 = """WITH RECURSIVE s(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM s WHERE i < 100)
               INSERT INTO msg_messages(topic, value, exclusive) SELECT 't', i, 1 FROM s"""
-N = int(os.environ.get("MSG_RACE_N") or 500)
+N = int(os.environ.get("MSG_RACE_N") or 1000)
 TRIES = 4  # of a race in which somebody got nothing: whoever came late was none
 
 

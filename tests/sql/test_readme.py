@@ -8,6 +8,8 @@ Fenced blocks, by language:
   python   runs by /usr/bin/python3; c: is compiled with -lsqlite3 and run. They must not fail.
 Comments right before a block change that:
   <!-- not run: REASON -->           is left alone
+  <!-- mongodb -->                   runs only where the messages are in MongoDB (mongo/test_sql.py), with SERVERS
+                                     standing for the server
   <!-- continues -->                 sql: in the database of the sql block before
   <!-- terminal NAME -->             console: in a terminal of its own, kept between blocks ("1" if not named)
   <!-- terminal NAME, waits -->      the same, but its last statement ends only during the next block of another
@@ -28,6 +30,7 @@ SOURCE = os.environ.get("MSG_SOURCE") or os.path.dirname(
     os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 MSG_SO = os.environ.get("MSG_SO") or os.path.join(SOURCE, "build", "msg.so")
 SQLITE3 = os.environ.get("SQLITE3") or "sqlite3"
+SERVERS = "mongodb://db1,db2,db3/app?replicaSet=rs0"
 PATIENCE_S = 60
 
 FENCE = re.compile(r"(?:<!--\s*(?P<note>[^>]*?)\s*-->\s*\n)?^```(?P<lang>\w+)\n(?P<body>.*?)^```$",
@@ -119,7 +122,7 @@ class Shell:
 class Page:
     """Runs the blocks of one text and collects what differs."""
 
-    def __init__(self, text):
+    def __init__(self, text, mongodb=None):
         self.directory = tempfile.mkdtemp(prefix="msg-readme-")
         os.mkdir(os.path.join(self.directory, "build"))
         for name in ("msg.so", "build/msg.so"):
@@ -130,8 +133,9 @@ class Page:
         self.ran = {"console": 0, "sql": 0, "python": 0, "c": 0}
         try:
             for line, lang, note, body in blocks(text):
-                if lang in self.ran and not note.startswith("not run"):
+                if lang in self.ran and not note.startswith("not run") and (mongodb or note != "mongodb"):
                     self.ran[lang] += 1
+                    body = body.replace(SERVERS, mongodb or SERVERS)
                     try:
                         getattr(self, lang)(line, note, body)
                     except (OSError, ValueError, subprocess.SubprocessError, queue.Empty) as error:

@@ -58,7 +58,7 @@ static void update_of_priority(void **state) {
 }
 
 /* Whoever has seen it does not see it again, whoever has not does. */
-static void update_of_priority_is_no_second_message(void **state) {
+static void an_update_is_no_second_message(void **state) {
   contract *k = *state;
   contract_listen(k, "seen", "t", false);
   contract_listen(k, "unseen", "t", false);
@@ -71,7 +71,10 @@ static void update_of_priority_is_no_second_message(void **state) {
   for (int i = 0; i < 8; i++) /* its floor at priority 5 passes the message */
     contract_await(k, "unseen", "t", 10);
   msg_update u = {.has_priority = true, .priority = 5};
+  msg_update earlier = {.has_deliver_at = true, .deliver_at_ms = msg_clock_now_ms() - 1000};
   OK(update_rc(k, &id, &u));
+  assert_string_equal(contract_await(k, "seen", "t", 9), "");
+  OK(update_rc(k, &id, &earlier));
   assert_string_equal(contract_await(k, "seen", "t", 9), "");
   assert_non_null(strchr(contract_await(k, "unseen", "t", 9), '1'));
   assert_string_equal(contract_await(k, "unseen", "t", 9), "");
@@ -279,7 +282,7 @@ static void redrive_into_a_busy_group(void **state) {
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(update_of_nothing),
     cmocka_unit_test(update_of_priority),
-    cmocka_unit_test(update_of_priority_is_no_second_message),
+    cmocka_unit_test(an_update_is_no_second_message),
     cmocka_unit_test(update_of_priority_under_two_patterns),
     cmocka_unit_test(an_update_of_a_broadcast_changes_its_place),
     cmocka_unit_test(an_update_makes_a_delayed_broadcast_the_first),

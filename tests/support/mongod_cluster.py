@@ -186,8 +186,23 @@ class Node:
             return f.read()[-2000:]
         return ""
 
-    def send(self, number):
-        self.process.send_signal(number)
+    def suspend(self):
+        """SIGSTOP; returns when none of its threads runs any more."""
+        self.process.send_signal(signal.SIGSTOP)
+        end = time.monotonic() + START_S
+        while not all(s == "T" for s in self.thread_states()):
+            if time.monotonic() > end:
+                raise Unavailable("mongod does not stop")
+            time.sleep(0.01)
+
+    def thread_states(self):
+        tasks = "/proc/%d/task" % self.process.pid
+        for task in os.listdir(tasks):
+            with contextlib.suppress(OSError), open(os.path.join(tasks, task, "stat")) as f:
+                yield f.read().rpartition(")")[2].split()[0]
+
+    def resume(self):
+        self.process.send_signal(signal.SIGCONT)
 
     def kill(self):
         """SIGKILL, which a stopped process obeys too."""

@@ -1,5 +1,4 @@
-/* apply.c - what a transaction of the host did, as one MongoDB transaction; and how it is undone
- * when the host's own commit fails after it. */
+/* apply.c - what a transaction of the host did, as one MongoDB transaction. */
 #include <string.h>
 
 #include "base/clock.h"
@@ -7,12 +6,9 @@
 #include "store/mongo/group.h"
 #include "store/mongo/job.h"
 #include "store/mongo/put.h"
+#include "store/mongo/regret.h"
 #include "store/mongo/settle.h"
 #include "store/mongo/split.h"
-#include "store/mongo/tend.h"
-
-/* How long an undo is tried in the background. */
-#define REGRET_MS 600000
 
 /* --- applying ------------------------------------------------------------------------------ */
 
@@ -161,7 +157,9 @@ static int apply_now(msg_session *base, const msg_actor *actor, msg_unit *unit, 
   unit->reached = false;
   if (unit->settle_count == 0 && unit->put_count == 1 && msg_mongo_is_plain(unit->puts[0].message))
     return put_alone(s, actor, unit, err);
-  int rc = msg_mongo_take_bounded(s, "commit", &u, err);
+  int rc = msg_mongo_regrets_recall(s, unit, err);
+  if (rc == MSG_OK)
+    rc = msg_mongo_take_bounded(s, "commit", &u, err);
   if (rc != MSG_OK)
     return rc;
   rc = prepare(s, &u, &a, err);
@@ -178,150 +176,5 @@ static int apply_now(msg_session *base, const msg_actor *actor, msg_unit *unit, 
 
 int msg_mongo_apply(msg_session *base, const msg_actor *actor, msg_unit *unit, msg_err *err) {
   return msg_mongo_job_run((msg_mongo_session *)base, actor, unit, apply_now, "commit",
-                           actor->settings->write_timeout_ms, err);
-}
-
-/* --- undoing ------------------------------------------------------------------------------- */
-
-void msg_mongo_regret_clear(msg_mongo_regret *r) {
-  msg_free(r->put);
-  msg_free(r->settled);
-  msg_free(r->tokens);
-  *r = (msg_mongo_regret){0};
-}
-
-/* What to undo: all puts, and the settles after which nobody owns the message. */
-static int regret_of(msg_mongo_session *s, const msg_unit *unit, msg_mongo_regret *r) {
-  size_t settled = 0;
-  for (size_t i = 0; i < unit->settle_count; i++)
-    settled += unit->settles[i].n;
-  *r = (msg_mongo_regret){.queue = s->queue,
-                          .since_ms = msg_clock_mono_ms(),
-                          .put = msg_alloc((unit->put_count + 1) * sizeof *r->put),
-                          .settled = msg_alloc((settled + 1) * sizeof *r->settled),
-                          .tokens = msg_alloc((settled + 1) * sizeof *r->tokens)};
-  if (!r->put || !r->settled || !r->tokens)
-    return MSG_NOMEM;
-  for (size_t i = 0; i < unit->put_count; i++)
-    r->put[r->put_count++] = unit->puts[i].message->id;
-  for (size_t i = 0; i < unit->settle_count; i++) {
-    const struct msg_unit_settle *settle = &unit->settles[i];
-    if (settle->how.verb != MSG_SETTLE_ACK && settle->how.verb != MSG_SETTLE_REJECT)
-      continue;
-    for (size_t k = 0; k < settle->n; k++) {
-      r->settled[r->settled_count] = settle->items[k].id;
-      memcpy(r->tokens[r->settled_count++], settle->items[k].token, sizeof r->tokens[0]);
-    }
-  }
-  return MSG_OK;
-}
-
-/* Messages that nobody has taken. Their keys go with them: else the next send would be none. */
-static int remove_put(msg_mongo_session *s, msg_mongo_use *u, const msg_mongo_regret *r,
-                      msg_err *err) {
-  bson_t filter = BSON_INITIALIZER, keys = BSON_INITIALIZER;
-  msg_mongo_result gone = {0};
-  msg_mongo_append_ids(&filter, "_id", "$in", r->put, r->put_count);
-  BCON_APPEND(&filter, "processed_by", "{", "$in", "[", BCON_NULL, "[", "]", "[",
-              BCON_UTF8(MSG_MONGO_DELAYED), "]", "[", BCON_UTF8(MSG_MONGO_BLOCKED), "]", "]", "}");
-  int rc = msg_mongo_delete(u, s->names.messages, "undo", &filter, &gone, err);
-  if (rc == MSG_OK && gone.deleted == (int64_t)r->put_count) {
-    msg_mongo_append_ids(&keys, "msg", "$in", r->put, r->put_count);
-    rc = msg_mongo_delete(u, s->names.keys, "undo", &keys, NULL, err);
-  }
-  bson_destroy(&filter);
-  bson_destroy(&keys);
-  return rc;
-}
-
-static int revive_settled(msg_mongo_session *s, msg_mongo_use *u, const msg_mongo_regret *r,
-                          msg_err *err) {
-  bson_t *change = msg_mongo_change_redrive();
-  int rc = MSG_OK;
-  for (size_t i = 0, n; rc == MSG_OK && i < r->settled_count; i += n) {
-    bson_t filter = BSON_INITIALIZER;
-    for (n = 1; i + n < r->settled_count && strcmp(r->tokens[i], r->tokens[i + n]) == 0;)
-      n++;
-    msg_mongo_append_ids(&filter, "_id", "$in", r->settled + i, n);
-    BCON_APPEND(&filter, "sq.mark", BCON_UTF8(r->tokens[i]), "sq.state", "{", "$in", "[", "done",
-                "dead", "]", "}");
-    rc = msg_mongo_update(u, s->names.messages, "undo", &filter, change, NULL, err);
-    bson_destroy(&filter);
-  }
-  bson_destroy(change);
-  return rc;
-}
-
-static int undo(msg_mongo_session *s, const msg_mongo_regret *r, msg_err *err) {
-  msg_mongo_use u;
-  int rc = msg_mongo_take_bounded(s, "undo", &u, err);
-  if (rc == MSG_OK && r->put_count > 0)
-    rc = remove_put(s, &u, r, err);
-  if (rc == MSG_OK && r->settled_count > 0)
-    rc = revive_settled(s, &u, r, err);
-  if (rc == MSG_OK && msg_mongo_is_grouped(s))
-    msg_mongo_groups_repair(s, &u, NULL);
-  msg_mongo_give(&u);
-  return rc;
-}
-
-/* Takes r over. */
-static void keep(msg_mongo_session *s, msg_mongo_regret *r) {
-  msg_mongo_tend *t = s->store->tend;
-  msg_mutex_lock(t->mtx);
-  if (msg_grow(&t->regrets, &t->regret_cap, t->regret_count + 1, sizeof *t->regrets) == MSG_OK) {
-    t->regrets[t->regret_count++] = *r;
-    *r = (msg_mongo_regret){0};
-  }
-  msg_mutex_unlock(t->mtx);
-  msg_mongo_regret_clear(r);
-}
-
-static bool take_regret(msg_mongo_session *s, msg_mongo_regret *out) {
-  msg_mongo_tend *t = s->store->tend;
-  msg_mutex_lock(t->mtx);
-  size_t i = 0;
-  while (i < t->regret_count && t->regrets[i].queue != s->queue)
-    i++;
-  bool found = i < t->regret_count;
-  if (found) {
-    *out = t->regrets[i];
-    t->regrets[i] = t->regrets[--t->regret_count];
-  }
-  msg_mutex_unlock(t->mtx);
-  return found;
-}
-
-void msg_mongo_regrets_try(msg_mongo_session *s) {
-  msg_mongo_regret r;
-  while (take_regret(s, &r)) {
-    bool done = undo(s, &r, NULL) == MSG_OK || msg_clock_mono_ms() - r.since_ms > REGRET_MS;
-    if (!done) {
-      keep(s, &r);
-      return;
-    }
-    msg_mongo_regret_clear(&r);
-  }
-}
-
-/* Behind a failed apply the server is likely to be away still: that goes to the cursor thread. */
-int msg_mongo_undo_now(msg_session *base, const msg_actor *actor, msg_unit *unit, msg_err *err) {
-  msg_mongo_session *s = (msg_mongo_session *)base;
-  msg_mongo_regret r;
-  (void)actor;
-  int rc = regret_of(s, unit, &r) == MSG_OK ? MSG_OK : msg_err_nomem(err);
-  if (rc == MSG_OK && !unit->reached)
-    rc = undo(s, &r, err);
-  if (rc == MSG_UNAVAILABLE || (rc == MSG_OK && unit->reached))
-    keep(s, &r);
-  else
-    msg_mongo_regret_clear(&r);
-  return rc;
-}
-
-int msg_mongo_undo(msg_session *base, const msg_actor *actor, msg_unit *unit, msg_err *err) {
-  if (unit->reached)
-    return msg_mongo_undo_now(base, actor, unit, err);
-  return msg_mongo_job_run((msg_mongo_session *)base, actor, unit, msg_mongo_undo_now, "undo",
                            actor->settings->write_timeout_ms, err);
 }

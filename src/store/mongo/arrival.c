@@ -1,5 +1,6 @@
 #include "store/mongo/arrival.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "store/mongo/tend.h"
@@ -11,12 +12,22 @@ bson_t *msg_mongo_wanted_events(void) {
                   BCON_INT32(0), "}", "}", "]");
 }
 
+/* Of an exclusive message not its body: who claims it reads it. */
 bson_t *msg_mongo_wanted_fields(void) {
-  return BCON_NEW("operationType", BCON_INT32(1), "fullDocument._id", BCON_INT32(1),
-                  "fullDocument.topic", BCON_INT32(1), "fullDocument.name", BCON_INT32(1),
-                  "fullDocument.sender", BCON_INT32(1), "fullDocument.recipients", BCON_INT32(1),
-                  "fullDocument.exclusive", BCON_INT32(1), "fullDocument.in_answer_to",
-                  BCON_INT32(1), "fullDocument.sq.until", BCON_INT32(1));
+  static const char *const OF_EXCLUSIVE[] = {
+      "_id",       "topic",     "name",      "sender", "recipients",   "priority",
+      "exclusive", "timestamp", "delete_at", "sq",     "in_answer_to", "processed_by"};
+  bson_t *doc = BCON_NEW("operationType", BCON_INT32(1)), few = BSON_INITIALIZER;
+  char path[64];
+  for (size_t i = 0; i < sizeof OF_EXCLUSIVE / sizeof OF_EXCLUSIVE[0]; i++) {
+    snprintf(path, sizeof path, "$fullDocument.%s", OF_EXCLUSIVE[i]);
+    BSON_APPEND_UTF8(&few, OF_EXCLUSIVE[i], path);
+  }
+  BCON_APPEND(doc, "fullDocument", "{", "$cond", "[", "{", "$eq", "[",
+              BCON_UTF8("$fullDocument.exclusive"), BCON_BOOL(true), "]", "}", BCON_DOCUMENT(&few),
+              BCON_UTF8("$fullDocument"), "]", "}");
+  bson_destroy(&few);
+  return doc;
 }
 
 void msg_mongo_arrival_read(bson_iter_t *doc, msg_mongo_arrival *a) {

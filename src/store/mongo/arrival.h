@@ -16,7 +16,7 @@ typedef struct msg_mongo_arrival {
 /** For the stream's $match: inserts, requeues, and what ends it. Marks of single nodes are nobody's
  *  business. */
 bson_t *msg_mongo_wanted_events(void);
-/** For its $project: not the message itself. */
+/** For its $project. */
 bson_t *msg_mongo_wanted_fields(void);
 void msg_mongo_arrival_read(bson_iter_t *doc, msg_mongo_arrival *out);
 /** May a node of this process want it? */

@@ -13,6 +13,8 @@
 #include "store/mongo/change.h"
 #include "store/mongo/claiming.h"
 #include "store/mongo/group.h"
+#include "store/mongo/regret.h"
+#include "store/mongo/where.h"
 
 #define ROUNDS    8
 #define ROUND_MAX 5000 /* messages */
@@ -96,6 +98,9 @@ static int mark(msg_mongo_claiming *c, msg_err *err) {
     msg_mongo_append_alive_now(&filter);
   else
     BSON_APPEND_NULL(&filter, "delete_at");
+  if (c->claim->offered_count) /* which was not looked at before */
+    BCON_APPEND(&filter, "sq.attempts", "{", "$not", "{", "$gte",
+                BCON_INT64(c->actor->settings->max_attempts), "}", "}");
   int rc = msg_mongo_update(c->u, c->s->names.messages, "claim", &filter, change, NULL, err);
   bson_destroy(change);
   bson_destroy(&filter);
@@ -118,13 +123,17 @@ static int hand_over(msg_list *from, msg_list *out, msg_err *err) {
 
 /* An error after the mark: nothing of it may stay claimed by a caller who does not know. */
 static int give_up(msg_mongo_claiming *c, int rc) {
-  bson_t filter = BSON_INITIALIZER;
-  bson_t *change = msg_mongo_change_free("claim", 0, INT64_MAX);
-  msg_mongo_append_mine(&filter, c, &c->ids);
-  msg_mongo_update(c->u, c->s->names.messages, "claim", &filter, change, NULL, NULL);
-  bson_destroy(change);
-  bson_destroy(&filter);
+  msg_mongo_regret_claim(c->s, &c->ids, c->token);
   return rc;
+}
+
+static int add_picked(msg_mongo_claiming *c, const msg_mongo_candidate *x, size_t spot,
+                      msg_err *err) {
+  if (msg_grow(&c->picked, &c->picked_cap, c->picked_count + 1, sizeof *c->picked) != MSG_OK)
+    return msg_err_nomem(err);
+  c->picked[c->picked_count] = *x;
+  c->picked[c->picked_count++].spot = spot;
+  return MSG_OK;
 }
 
 /* What may be had, over all spots: c->picked. What has died is buried on the way. */
@@ -140,10 +149,7 @@ static int pick_at(msg_mongo_claiming *c, size_t spot, size_t count, bool *tried
     if (msg_oid_cmp(&c->at[i].id, &c->ids.at[k]) != 0) /* locked */
       continue;
     k++;
-    if (msg_grow(&c->picked, &c->picked_cap, c->picked_count + 1, sizeof *c->picked) != MSG_OK)
-      return msg_err_nomem(err);
-    c->picked[c->picked_count] = c->at[i];
-    c->picked[c->picked_count++].spot = spot;
+    rc = add_picked(c, &c->at[i], spot, err);
   }
   return rc;
 }
@@ -256,8 +262,58 @@ static int ready(msg_mongo_claiming *c, msg_err *err) {
   return rc;
 }
 
+/* ---- what was pushed ---- */
+
+static size_t spot_of(msg_mongo_session *s, msg_mongo_claiming *c, msg_mongo_place *p) {
+  size_t i = 0;
+  while (i < c->spot_count && c->spots[i].s.place != p)
+    i++;
+  if (i == c->spot_count)
+    c->spots[c->spot_count++] =
+        (msg_mongo_claim_spot){.s = msg_mongo_session_at(s, p), .mortal = true};
+  return i;
+}
+
+/* They stand for steps 1 and 2. *known: it is known where all of them are. */
+static int take_offered(msg_mongo_session *s, msg_mongo_claiming *c, bool *known, msg_err *err) {
+  const msg_claim *q = c->claim;
+  int rc = MSG_OK;
+  c->picked_count = 0;
+  c->spots = msg_zalloc((q->offered_count + 1) * sizeof *c->spots);
+  if (!c->spots)
+    return msg_err_nomem(err);
+  *known = true;
+  for (size_t i = 0; rc == MSG_OK && *known && i < q->offered_count && i < q->count; i++) {
+    msg_mongo_candidate x = {.id = q->offered[i]};
+    msg_mongo_place *p = msg_mongo_last_met(s, &x.id);
+    *known = p != NULL;
+    if (p)
+      rc = add_picked(c, &x, spot_of(s, c, p), err);
+  }
+  return rc;
+}
+
+static int win_offered(msg_mongo_claiming *c, msg_list *out, msg_err *err) {
+  int rc = MSG_OK;
+  for (size_t i = 0; rc == MSG_OK && i < c->spot_count; i++) {
+    go_to(c, i);
+    rc = msg_mongo_indexes(c->s, c->u, err);
+    c->now_ms = msg_mongo_now_ms(c->s->store);
+    if (rc == MSG_OK)
+      rc = win_at(c, i, err);
+  }
+  return c->got.n ? hand_over(&c->got, out, err) : rc;
+}
+
 static int claim_with(msg_mongo_session *s, msg_mongo_claiming *c, msg_list *out, msg_err *err) {
   claiming_clear(c);
+  if (c->claim->offered_count && !msg_mongo_undone_any(s->store)) {
+    bool known = false;
+    int rc = take_offered(s, c, &known, err);
+    if (rc != MSG_OK || known)
+      return rc == MSG_OK ? win_offered(c, out, err) : rc;
+    claiming_clear(c);
+  }
   int rc = find_spots(s, c, err);
   if (rc == MSG_OK)
     rc = ready(c, err);

@@ -28,7 +28,10 @@ typedef struct msg_mongo_waiting waiting;
 int msg_mongo_taken(const msg_oid *id, msg_err *err) {
   char hex[MSG_OID_HEX + 1];
   msg_oid_hex(id, hex);
-  return msg_err_set(err, MSG_EXISTS, "send: a message with id %s is there already", hex);
+  return msg_err_set(err, MSG_EXISTS,
+                     "send: a message with id %s exists already: leave the id out, or choose "
+                     "another",
+                     hex);
 }
 
 /* ---- one batch ---- */

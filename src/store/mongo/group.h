@@ -35,5 +35,8 @@ int msg_mongo_groups_repair(msg_mongo_session *s, msg_mongo_use *u, msg_err *err
 /** The queue has groups / may have. */
 void msg_mongo_note_grouped(msg_mongo_session *s);
 bool msg_mongo_is_grouped(msg_mongo_session *s);
+/** One look whether there is a head, where none was met yet. Errors: as msg_mongo_fail; MSG_BACKEND
+ *  also while there are no indexes. */
+int msg_mongo_look_grouped(msg_mongo_session *s, msg_mongo_use *u, msg_err *err);
 
 #endif

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/process.h"
+#include "store/mongo/regret.h"
 #include "store/mongo/tend.h"
 
 /* --- copies -------------------------------------------------------------------------------- */

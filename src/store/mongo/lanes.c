@@ -155,7 +155,8 @@ static int drop(msg_mongo_session *s, msg_mongo_use *u, const char *lane, msg_er
     rc = load_waiting(s, u, lane, &waiting, err);
   const msg_participant *p = msg_mongo_people_find(&people, lane);
   if (rc == MSG_OK && p && p->alive)
-    rc = msg_err_set(err, MSG_MISUSE, "the owner of lane '%s' is alive: only orphans can go",
+    rc = msg_err_set(err, MSG_MISUSE,
+                     "the owner of lane '%s' is alive: close it there, or end its process first",
                      msg_show(lane).s);
   else if (rc == MSG_OK && waiting.n > 0)
     rc = msg_err_set(err, MSG_MISUSE,

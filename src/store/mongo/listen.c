@@ -1,11 +1,13 @@
-/* listen.c - who of this process listens to what. Nothing of it is in the database: which
- * broadcasts a node has had is told by their processed_by. */
+/* listen.c - who listens to what. Of this process's nodes nothing of it is in the database: which
+ * broadcasts a node has had is told by their processed_by. Nodes elsewhere tell it in their answers
+ * to status requests, such as those of Java's registries, which live for 30 s. */
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "store/mongo/place.h"
+#include "store/mongo/status.h"
 #include "store/mongo/tend.h"
 
 /* Senders' clocks agree within this. What is younger and there already when a node begins to listen
@@ -66,6 +68,7 @@ static int look_at(msg_mongo_session *at, msg_mongo_use *u, void *arg, msg_err *
   bson_t *filter = visible_filter(b);
   bson_t *opts = BCON_NEW("projection", "{", "topic", BCON_INT32(1), "name", BCON_INT32(1),
                           "timestamp", BCON_INT32(1), "}");
+  msg_mongo_append_durable(at->store, opts);
   int rc = msg_mongo_each(u, at->names.messages, "listen", filter, opts, note_visible, b, err);
   bson_destroy(filter);
   bson_destroy(opts);
@@ -263,6 +266,72 @@ static int copy_all(msg_mongo_session *s, msg_listener **out, size_t *n) {
   return ok ? MSG_OK : MSG_NOMEM;
 }
 
+/* --- what others tell ---------------------------------------------------------------------- */
+
+struct telling {
+  const msg_mongo_own *own; /* this process's */
+  size_t own_count;
+  msg_listener_fn fn;
+  void *arg;
+  char *last; /* whose newest answer was read; owned */
+};
+
+static bool is_own(const struct telling *t, const char *node) {
+  for (size_t i = 0; i < t->own_count; i++)
+    if (strcmp(t->own[i].row.node, node) == 0)
+      return true;
+  return false;
+}
+
+/* An answer; those of one node follow each other, the newest first. */
+static int tell(void *arg, const bson_t *doc, msg_err *err) {
+  struct telling *t = arg;
+  const char *node = msg_mongo_get_text(doc, "sender");
+  bson_iter_t it, names, topic;
+  int rc = MSG_OK;
+  if (!node || (t->last && strcmp(t->last, node) == 0) || is_own(t, node))
+    return MSG_OK;
+  msg_free(t->last);
+  t->last = msg_strdup(node);
+  if (!t->last)
+    return msg_err_nomem(err);
+  if (!bson_iter_init(&it, doc) ||
+      !bson_iter_find_descendant(&it, "map_value.message_listeners_by_name", &names) ||
+      !BSON_ITER_HOLDS_DOCUMENT(&names) || !bson_iter_recurse(&names, &topic))
+    return MSG_OK;
+  while (rc == MSG_OK && bson_iter_next(&topic)) {
+    msg_listener row = {t->last, (char *)bson_iter_key(&topic)};
+    if (strcmp(row.pattern, MSG_MONGO_STATUS_TOPIC) != 0)
+      rc = t->fn(t->arg, &row);
+  }
+  return rc;
+}
+
+static int tell_all(msg_mongo_session *s, msg_listener_fn fn, void *arg, msg_err *err) {
+  msg_mongo_own *own = NULL;
+  msg_mongo_use u;
+  struct telling t = {.fn = fn, .arg = arg};
+  int rc = msg_mongo_own_list(s->store, s->queue, &own, &t.own_count, err);
+  if (rc == MSG_OK)
+    rc = msg_mongo_take(s->store, "listeners", &u, err);
+  if (rc == MSG_OK) {
+    t.own = own;
+    bson_t *filter = BCON_NEW("topic", BCON_UTF8(MSG_MONGO_STATUS_TOPIC), "in_answer_to", "{",
+                              "$ne", BCON_NULL, "}");
+    bson_t *opts = BCON_NEW("sort", "{", "sender", BCON_INT32(1), "timestamp", BCON_INT32(-1), "}",
+                            "projection", "{", "sender", BCON_INT32(1),
+                            "map_value.message_listeners_by_name", BCON_INT32(1), "}");
+    msg_mongo_append_alive(filter, msg_mongo_now_ms(s->store));
+    rc = msg_mongo_each(&u, s->names.messages, "listeners", filter, opts, tell, &t, err);
+    bson_destroy(filter);
+    bson_destroy(opts);
+    msg_mongo_give(&u);
+  }
+  msg_free(t.last);
+  msg_mongo_own_free(own, t.own_count);
+  return rc;
+}
+
 int msg_mongo_listeners(msg_session *base, msg_listener_fn fn, void *arg, msg_err *err) {
   msg_listener *list = NULL;
   size_t n = 0;
@@ -276,5 +345,5 @@ int msg_mongo_listeners(msg_session *base, msg_listener_fn fn, void *arg, msg_er
     msg_free(list[i].pattern);
   }
   msg_free(list);
-  return rc;
+  return rc == MSG_OK ? tell_all((msg_mongo_session *)base, fn, arg, err) : rc;
 }

@@ -1,45 +1,66 @@
-/* marker.c - the thread that writes marks after the hand-out: all of a node that have gathered, by
- * one update. It is there from the first such mark on. */
+/* marker.c - the store's thread for what nobody waits for: it writes marks after the hand-out, all
+ * that have gathered by one call, and undoes what is regretted. It is there from the first such
+ * thing on. */
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/mem.h"
 #include "store/mongo/marks.h"
+#include "store/mongo/regret.h"
 
-#define BATCH        500
-#define PAUSE_MS     200   /* after a failure */
-#define LAST_LOOK_MS 15000 /* after a mark was taken back */
-#define STOP_MS      3000  /* tries of the last ones */
-#define IDLE_MS      60000 /* just a look */
-#define FORGET_TRIES 3000  /* then they are handed out once more: ten minutes */
+#define BATCH        1000
+#define LINGER_MS    20     /* others may come, and the answer goes first */
+#define PAUSE_MS     200    /* after a failure */
+#define LOOKS_MS     240000 /* how long a mark that was taken back may be under way */
+#define STOP_MS      3000   /* tries of the last ones */
+#define IDLE_MS      60000  /* just a look */
+#define FORGET_TRIES 3000   /* then they are handed out once more: ten minutes */
 
 struct work {
   msg_mongo_place *place; /* NULL: nothing to do */
-  char *node;
-  msg_mongo_ids ids;
+  msg_mongo_seen_by *nodes;
+  size_t n, cap;
 };
 
 static void work_clear(struct work *w) {
-  msg_free(w->node);
-  msg_mongo_ids_clear(&w->ids);
+  for (size_t i = 0; i < w->n; i++) {
+    msg_free(w->nodes[i].node);
+    msg_mongo_ids_clear(&w->nodes[i].ids);
+  }
+  msg_free(w->nodes);
   *w = (struct work){0};
 }
 
 /* ---- under the lock ---- */
 
-/* The marks of one node and place, out of those that wait. */
+/* The node's part of the work, made if there is none. NULL: no memory. */
+static msg_mongo_seen_by *part_of(struct work *w, const char *node) {
+  for (size_t i = w->n; i > 0; i--)
+    if (strcmp(w->nodes[i - 1].node, node) == 0)
+      return &w->nodes[i - 1];
+  char *copy = msg_strdup(node);
+  if (!copy || msg_grow(&w->nodes, &w->cap, w->n + 1, sizeof *w->nodes) != MSG_OK) {
+    msg_free(copy);
+    return NULL;
+  }
+  w->nodes[w->n] = (msg_mongo_seen_by){.node = copy};
+  return &w->nodes[w->n++];
+}
+
+/* The marks of one place, out of those that wait. */
 static void take_work_locked(msg_mongo_store *store, struct work *w) {
+  size_t n = 0;
   for (msg_mongo_place *p = store->places; p && !w->place; p = p->next) {
-    for (size_t i = 0; i < p->mark_count && w->ids.n < BATCH; i++) {
+    for (size_t i = 0; i < p->mark_count && n < BATCH; i++) {
       struct msg_mongo_mark *m = &p->marks[i];
-      if (!m->later || m->writing || (w->place && strcmp(w->node, m->node) != 0))
+      if (!m->later || m->writing)
         continue;
-      if (!w->place && !(w->node = msg_strdup(m->node)))
+      msg_mongo_seen_by *part = part_of(w, m->node);
+      if (!part || msg_mongo_ids_add(&part->ids, &m->id) != MSG_OK)
         return;
       w->place = p;
-      if (msg_mongo_ids_add(&w->ids, &m->id) != MSG_OK)
-        return;
       m->writing = true;
+      n++;
     }
   }
 }
@@ -50,8 +71,8 @@ static void end_work_locked(const struct work *w, bool written) {
   size_t n = 0;
   for (size_t i = 0; i < p->mark_count; i++) {
     struct msg_mongo_mark m = p->marks[i];
-    bool ours = m.writing && strcmp(m.node, w->node) == 0;
-    m.writing = m.writing && !ours;
+    bool ours = m.writing;
+    m.writing = false;
     if (ours && written)
       msg_free(m.node);
     else
@@ -105,16 +126,18 @@ static void drop_marks_locked(msg_mongo_place *p, const msg_mongo_unmark *x) {
   p->mark_count = n;
 }
 
-/* Once done they can be handed out. Later once more, for a write that was under way meanwhile. */
+/* Once done they can be handed out. Later again, ever more seldom, for a write that was under way
+ * meanwhile. */
 static void end_unmark_locked(msg_mongo_place *p, msg_mongo_unmark *x, bool done) {
   if (done && !x->again)
     drop_marks_locked(p, x);
-  if (done && x->again) {
+  int64_t now_ms = msg_clock_mono_ms(), age_ms = now_ms - x->since_ms;
+  if (done && age_ms > LOOKS_MS) {
     unmark_free(x);
     return;
   }
-  x->again = done;
-  x->at_ms = msg_clock_mono_ms() + (done ? LAST_LOOK_MS : PAUSE_MS);
+  x->again = x->again || done;
+  x->at_ms = now_ms + (done && age_ms > PAUSE_MS ? age_ms : PAUSE_MS);
   x->next = p->unmarks;
   p->unmarks = x;
 }
@@ -147,7 +170,7 @@ static bool write_marks(msg_mongo_store *store, const struct work *w) {
   msg_mongo_use u;
   if (msg_mongo_take(store, "mark", &u, NULL) != MSG_OK)
     return false;
-  bool written = msg_mongo_mark_seen(&u, w->place->at.messages, w->node, &w->ids, NULL) == MSG_OK;
+  bool written = msg_mongo_mark_seen(&u, w->place->at.messages, w->nodes, w->n, NULL) == MSG_OK;
   msg_mongo_give(&u);
   return written;
 }
@@ -161,7 +184,11 @@ static void run(void *arg) {
     struct work w = {0};
     if (store->marks_stop && !end_ms)
       end_ms = msg_clock_mono_ms() + STOP_MS;
-    take_work_locked(store, &w);
+    bool lingers = store->marks_due_ms > msg_clock_mono_ms() && !store->marks_stop;
+    if (!lingers) {
+      store->marks_due_ms = 0;
+      take_work_locked(store, &w);
+    }
     if (w.place) {
       msg_mutex_unlock(store->mtx);
       bool written = write_marks(store, &w);
@@ -170,8 +197,9 @@ static void run(void *arg) {
       end_work_locked(&w, written || failures > FORGET_TRIES);
       msg_cond_broadcast(store->marks_changed);
     }
-    int64_t next_ms = msg_clock_mono_ms() + IDLE_MS;
+    int64_t next_ms = lingers ? store->marks_due_ms : msg_clock_mono_ms() + IDLE_MS;
     bool idle = !unmark_one(store, &next_ms) && !w.place;
+    idle = !msg_mongo_regret_try_locked(store, &next_ms) && idle;
     work_clear(&w);
     if (store->marks_stop && (idle || msg_clock_mono_ms() >= end_ms))
       break;
@@ -194,6 +222,13 @@ static bool start_locked(msg_mongo_store *store) {
          msg_thread_start(&store->marker, "msg-marker", run, store, NULL) == MSG_OK;
 }
 
+bool msg_mongo_marker_rouse_locked(msg_mongo_store *store) {
+  bool ok = start_locked(store);
+  if (ok)
+    msg_cond_broadcast(store->marks_changed);
+  return ok;
+}
+
 bool msg_mongo_marks_later(msg_mongo_session *s, const char *node, const msg_mongo_ids *ids) {
   msg_mongo_place *p = s->place;
   msg_mutex_lock(s->store->mtx);
@@ -201,8 +236,10 @@ bool msg_mongo_marks_later(msg_mongo_session *s, const char *node, const msg_mon
   for (size_t i = 0; ok && i < p->mark_count; i++)
     if (strcmp(p->marks[i].node, node) == 0 && msg_mongo_ids_have(ids, &p->marks[i].id))
       p->marks[i].later = true;
-  if (ok)
+  if (ok && s->store->marks_due_ms == 0) {
+    s->store->marks_due_ms = msg_clock_mono_ms() + LINGER_MS;
     msg_cond_broadcast(s->store->marks_changed);
+  }
   msg_mutex_unlock(s->store->mtx);
   return ok;
 }
@@ -215,14 +252,14 @@ bool msg_mongo_marks_regret(msg_mongo_session *s, const char *node, msg_mongo_id
     return false;
   }
   memcpy(x->token, token, sizeof x->token);
+  x->since_ms = msg_clock_mono_ms();
   msg_mutex_lock(s->store->mtx);
-  bool ok = start_locked(s->store);
+  bool ok = msg_mongo_marker_rouse_locked(s->store);
   if (ok) {
     x->ids = *ids;
     *ids = (msg_mongo_ids){0};
     x->next = s->place->unmarks;
     s->place->unmarks = x;
-    msg_cond_broadcast(s->store->marks_changed);
   }
   msg_mutex_unlock(s->store->mtx);
   if (!ok)
@@ -233,6 +270,10 @@ bool msg_mongo_marks_regret(msg_mongo_session *s, const char *node, msg_mongo_id
 void msg_mongo_marks_wait(msg_mongo_session *s, int64_t timeout_ms) {
   int64_t deadline_ms = msg_clock_mono_ms() + timeout_ms;
   msg_mutex_lock(s->store->mtx);
+  if (any_later_locked(s)) { /* now */
+    s->store->marks_due_ms = 0;
+    msg_cond_broadcast(s->store->marks_changed);
+  }
   while (any_later_locked(s) && msg_clock_mono_ms() < deadline_ms)
     msg_cond_wait_until(s->store->marks_changed, s->store->mtx, deadline_ms);
   msg_mutex_unlock(s->store->mtx);

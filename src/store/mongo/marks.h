@@ -29,8 +29,8 @@ typedef struct msg_mongo_unmark {
   char *node;
   msg_mongo_ids ids;
   char token[MSG_OID_HEX + 1];
-  int64_t at_ms; /* not before, monotonic */
-  bool again;    /* it was done once: a last look, for the write that was under way */
+  int64_t since_ms, at_ms; /* monotonic; not before */
+  bool again;              /* it was done once: looks for the write that was under way */
 } msg_mongo_unmark;
 
 /* ---- marker.c ---- */
@@ -40,6 +40,8 @@ typedef struct msg_mongo_unmark {
 bool msg_mongo_marks_regret(msg_mongo_session *s, const char *node, msg_mongo_ids *ids,
                             const char *token);
 
+/** There is something to do for it. False: no thread can be had. Thread: holds the store's mtx. */
+bool msg_mongo_marker_rouse_locked(msg_mongo_store *store);
 /** The marks of these, which were taken, are to be written soon. False: no thread can be had, the
  *  caller has to write them. */
 bool msg_mongo_marks_later(msg_mongo_session *s, const char *node, const msg_mongo_ids *ids);
@@ -54,8 +56,15 @@ void msg_mongo_marks_stop(msg_mongo_store *store);
 int msg_mongo_unmark_seen(msg_mongo_use *u, const char *collection, const msg_mongo_unmark *x,
                           msg_err *err);
 
-/** Append `node` to processed_by of these messages where it is not there yet. */
-int msg_mongo_mark_seen(msg_mongo_use *u, const char *collection, const char *node,
-                        const msg_mongo_ids *ids, msg_err *err);
+/* Who has seen what. */
+typedef struct msg_mongo_seen_by {
+  char *node;
+  msg_mongo_ids ids;
+} msg_mongo_seen_by;
+
+/** Append each node to processed_by of its messages where it is not there yet: one call. Idempotent.
+ *  n > 0. */
+int msg_mongo_mark_seen(msg_mongo_use *u, const char *collection, const msg_mongo_seen_by *nodes,
+                        size_t n, msg_err *err);
 
 #endif

@@ -9,6 +9,7 @@
 #include "store/mongo/job.h"
 #include "store/mongo/marks.h"
 #include "store/mongo/place.h"
+#include "store/mongo/regret.h"
 #include "store/mongo/tend.h"
 
 static unsigned caps(const msg_store *base) {
@@ -36,6 +37,7 @@ static void store_close(msg_store *base) {
   while (store->queues) {
     msg_mongo_queue *q = store->queues;
     store->queues = q->next;
+    msg_mongo_regrets_free(q);
     msg_free(q->name);
     msg_free(q);
   }
@@ -176,6 +178,7 @@ const struct msg_store_ops msg_mongo_ops = {
     .listeners = msg_mongo_listeners,
     .unseen = msg_mongo_unseen,
     .seen = msg_mongo_seen,
+    .seen_soon = msg_mongo_seen_soon,
     .claim = msg_mongo_claim_due,
     .claimable = msg_mongo_claimable,
     .settle = msg_mongo_settle_due,

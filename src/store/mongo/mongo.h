@@ -7,6 +7,8 @@
 #ifndef MSG_MONGO_MONGO_H
 #define MSG_MONGO_MONGO_H
 
+#include <stdatomic.h>
+
 #include "base/thread.h"
 #include "store/mongo/driver.h"
 #include "store/mongo/layout.h"
@@ -33,6 +35,8 @@ typedef struct msg_mongo_queue {
   const msg_mongo_layout *layout;
   msg_mongo_names names;
   struct msg_mongo_place *main; /* NULL: there are as many as topics */
+  /* shared: guarded by the store's mtx */
+  struct msg_mongo_regret *regrets; /* regret.h */
 } msg_mongo_queue;
 
 typedef struct msg_mongo_store {
@@ -47,6 +51,9 @@ typedef struct msg_mongo_store {
   char version[24];        /* of the server that answered first */
   int64_t clock_offset_ms; /* server minus this machine; 0 when they agree within the round trip */
   struct msg_mongo_tend *tend; /* tend.h: listeners, own nodes, deadlines; its own lock */
+  /* shared: atomic. A change stream tells what comes: looks give only what is durable, so that it
+   * is known which of it the stream has still to tell */
+  atomic_bool streams;
   /* shared: guarded by mtx */
   msg_mutex *mtx;
   msg_mongo_queue *queues;
@@ -54,6 +61,7 @@ typedef struct msg_mongo_store {
   struct msg_mongo_met *met;      /* where.h; NULL none yet */
   msg_thread *marker;             /* marker.c; NULL not started */
   msg_cond *marks_changed;
+  int64_t marks_due_ms; /* monotonic: the marker waits until then; 0 nothing new to wait for */
   bool marks_stop;
   struct msg_mongo_undone { /* claims rolled back, at most 4096, oldest forgotten */
     msg_oid id;
@@ -126,6 +134,9 @@ void msg_mongo_append_now(bson_t *doc, const char *key, int64_t plus_ms);
 
 /* ---- run.c: commands ---- */
 
+/** To the opts of a look for what may be handed out: see msg_mongo_store.streams. */
+void msg_mongo_append_durable(const msg_mongo_store *store, bson_t *opts);
+
 /* What an update, insert or delete did. */
 typedef struct msg_mongo_result {
   int64_t matched, modified, inserted, deleted;
@@ -188,6 +199,9 @@ bool msg_mongo_lost_indexes(msg_mongo_session *s, const msg_err *err);
  *  *moved (may be NULL): how many. */
 int msg_mongo_sweep(msg_mongo_session *s, msg_mongo_use *u, int64_t max_attempts, bool force,
                     int *moved, msg_err *err);
+/** For a thread that idles: what no time tells of groups, if it is time for it and the queue has
+ *  groups. *moved as above. */
+int msg_mongo_sweep_groups(msg_mongo_session *s, int *moved, msg_err *err);
 
 /* ---- seen.c ---- */
 
@@ -222,6 +236,7 @@ int msg_mongo_settle(msg_session *, const msg_actor *, const msg_settle *, msg_s
                      size_t, msg_err *);
 int msg_mongo_unseen(msg_session *, const msg_actor *, const msg_unseen *, msg_list *, msg_err *);
 int msg_mongo_seen(msg_session *, const msg_actor *, const msg_list *, bool *, msg_err *);
+int msg_mongo_seen_soon(msg_session *, const msg_actor *, const msg_list *, bool *, msg_err *);
 int msg_mongo_apply(msg_session *, const msg_actor *, msg_unit *, msg_err *);
 int msg_mongo_undo(msg_session *, const msg_actor *, msg_unit *, msg_err *);
 int msg_mongo_change(msg_session *, const msg_actor *, const msg_oid *, const msg_update *,

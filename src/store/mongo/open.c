@@ -61,7 +61,7 @@ static bool is_hosts(const char *s) {
   return true;
 }
 
-/* What stands between credentials and database, for texts. */
+/* What stands between credentials and database, for texts; "?" if it may be something else. */
 static msg_shown hosts_in(const char *text) {
   char hosts[128];
   const char *from = strstr(text, "://");
@@ -88,12 +88,14 @@ static int parse(const char *text, mongoc_uri_t **out, msg_err *err) {
     uri = NULL;
     snprintf(error.message, sizeof error.message, "an '@' too many");
   }
-  if (!uri)
+  if (!uri) {
+    msg_shown hosts = hosts_in(text);
+    bool told = strcmp(hosts.s, "?") != 0 && !betrays(error.message, text);
     return msg_err_set(err, MSG_INVALID,
                        "target 'mongodb' at '%s': %s: give mongodb://[user:password@]host[:port],"
                        ".../database[?options], with %%40 for an '@' in a name or password",
-                       hosts_in(text).s,
-                       betrays(error.message, text) ? "not a connection string" : error.message);
+                       hosts.s, told ? error.message : "not a connection string");
+  }
   const char *db = mongoc_uri_get_database(uri);
   if (!db || !db[0]) {
     mongoc_uri_destroy(uri);

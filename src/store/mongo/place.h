@@ -9,6 +9,11 @@
 #include "store/mongo/mongo.h"
 #include "store/mongo/query.h"
 
+/* A look that is not taken again for a while. */
+typedef struct msg_mongo_turn {
+  int64_t at_ms, pause_ms; /* the last, 0 never; what follows it */
+} msg_mongo_turn;
+
 /* One collection of messages, and what is known of it in this process. Lives as long as the
  * store. */
 typedef struct msg_mongo_place {
@@ -21,9 +26,9 @@ typedef struct msg_mongo_place {
   bool grouped;                           /* a message with a group was met */
   bool unnamed;                           /* a message with `name` alone was met */
   int64_t locked_at_ms;                   /* a lock of a Java node was met, monotonic; 0 never */
-  int64_t swept_at_ms;                    /* last look of a sweep, 0 never */
-  int64_t passed_at_ms;                   /* last look for heads that Java nodes took */
-  int64_t repaired_at_ms;                 /* last look for groups without head */
+  msg_mongo_turn swept;                   /* for what is due */
+  msg_mongo_turn passed;                  /* for heads that Java nodes took */
+  msg_mongo_turn repaired;                /* for groups without head */
   struct msg_mongo_waiting *first, *last; /* combine.h: single sends to go out */
   int inserting;                          /* batches of them under way */
   msg_cond *inserted;                     /* immutable; with the store's mtx */

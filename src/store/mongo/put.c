@@ -10,6 +10,7 @@
 #include "store/mongo/combine.h"
 #include "store/mongo/group.h"
 #include "store/mongo/keys.h"
+#include "store/mongo/regret.h"
 
 #define BATCH_BYTES (12 * 1024 * 1024)
 #define BATCH_ROWS  5000
@@ -267,9 +268,8 @@ static int put_many(msg_mongo_session *s, msg_mongo_use *u, msg_mongo_putting *p
   return rc == MSG_OK ? msg_mongo_put_groups(s, u, p->routes, err) : rc;
 }
 
-int msg_mongo_put(msg_session *base, const msg_actor *actor, msg_put *items, size_t n,
-                  msg_err *err) {
-  msg_mongo_session *s = (msg_mongo_session *)base;
+static int put(msg_mongo_session *s, const msg_actor *actor, msg_put *items, size_t n,
+               msg_err *err) {
   msg_mongo_use u;
   msg_mongo_routes routes;
   msg_mongo_putting p = {.actor = actor, .items = items, .n = n, .routes = &routes};
@@ -287,5 +287,15 @@ int msg_mongo_put(msg_session *base, const msg_actor *actor, msg_put *items, siz
     msg_mongo_give(&u);
   }
   msg_mongo_routes_clear(&routes);
+  return rc;
+}
+
+/* What failed for its caller is not to be there. */
+int msg_mongo_put(msg_session *base, const msg_actor *actor, msg_put *items, size_t n,
+                  msg_err *err) {
+  msg_mongo_session *s = (msg_mongo_session *)base;
+  int rc = msg_mongo_regrets_recall(s, &(msg_unit){.puts = items, .put_count = n}, err);
+  if (rc == MSG_OK && (rc = put(s, actor, items, n, err)) == MSG_UNAVAILABLE)
+    msg_mongo_regret_puts(s, items, n);
   return rc;
 }

@@ -55,6 +55,11 @@ int msg_mongo_delete(msg_mongo_use *u, const char *collection, const char *what,
   return write_many(u, collection, what, filter, NULL, out, err);
 }
 
+void msg_mongo_append_durable(const msg_mongo_store *store, bson_t *opts) {
+  if (atomic_load(&store->streams))
+    BCON_APPEND(opts, "readConcern", "{", "level", "majority", "}");
+}
+
 mongoc_cursor_t *msg_mongo_query(msg_mongo_use *u, const char *collection, const bson_t *filter,
                                  const bson_t *opts) {
   mongoc_collection_t *c = msg_mongo_collection(u, collection);

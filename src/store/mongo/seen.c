@@ -138,16 +138,38 @@ static int find_lost(struct marking *w, msg_err *err) {
   return rc;
 }
 
-int msg_mongo_mark_seen(msg_mongo_use *u, const char *collection, const char *node,
-                        const msg_mongo_ids *ids, msg_err *err) {
+static bool add_node(mongoc_bulk_operation_t *bulk, const msg_mongo_seen_by *by,
+                     bson_error_t *error) {
   bson_t filter = BSON_INITIALIZER, set = BSON_INITIALIZER;
-  append_unmarked(&filter, node, ids);
-  append_marked(&set, "processed_by", node);
+  append_unmarked(&filter, by->node, &by->ids);
+  append_marked(&set, "processed_by", by->node);
   bson_t *change = BCON_NEW("0", "{", "$set", BCON_DOCUMENT(&set), "}");
-  int rc = msg_mongo_update(u, collection, "await", &filter, change, NULL, err);
+  bool ok = mongoc_bulk_operation_update_many_with_opts(bulk, &filter, change, NULL, error);
   bson_destroy(change);
   bson_destroy(&set);
   bson_destroy(&filter);
+  return ok;
+}
+
+int msg_mongo_mark_seen(msg_mongo_use *u, const char *collection, const msg_mongo_seen_by *nodes,
+                        size_t n, msg_err *err) {
+  bson_error_t error = {0};
+  bson_t reply = BSON_INITIALIZER;
+  bson_t *opts = BCON_NEW("ordered", BCON_BOOL(false));
+  mongoc_collection_t *c = msg_mongo_collection(u, collection);
+  mongoc_bulk_operation_t *bulk = mongoc_collection_create_bulk_operation_with_opts(c, opts);
+  bool ok = true;
+  for (size_t i = 0; ok && i < n; i++)
+    ok = add_node(bulk, &nodes[i], &error);
+  if (ok) {
+    bson_destroy(&reply);
+    ok = mongoc_bulk_operation_execute(bulk, &reply, &error) != 0;
+  }
+  int rc = ok ? MSG_OK : msg_mongo_fail(u->store, "await", &error, &reply, err);
+  bson_destroy(&reply);
+  mongoc_bulk_operation_destroy(bulk);
+  mongoc_collection_destroy(c);
+  bson_destroy(opts);
   return rc;
 }
 
@@ -180,7 +202,8 @@ static int mark(struct marking *w, msg_err *err) {
   return rc == MSG_OK && w->shared && result.matched < (int64_t)w->ids.n ? find_lost(w, err) : rc;
 }
 
-static int remove_now(struct marking *w, msg_err *err) {
+/* What fails here goes by its delete_at: the message is the caller's. */
+static void remove_now(struct marking *w) {
   bson_t filter = BSON_INITIALIZER, now;
   msg_mongo_now_expr(&now, 0);
   msg_mongo_append_ids(&filter, "_id", "$in", w->ids.at, w->ids.n);
@@ -188,20 +211,24 @@ static int remove_now(struct marking *w, msg_err *err) {
   BCON_APPEND(&filter, "$expr", "{", "$and", "[", "{", "$gt", "[", BCON_UTF8("$delete_at"),
               BCON_NULL, "]", "}", "{", "$lte", "[", BCON_UTF8("$delete_at"), BCON_DOCUMENT(&now),
               "]", "}", "]", "}");
-  int rc = msg_mongo_delete(w->u, w->s->names.messages, "await", &filter, NULL, err);
+  msg_mongo_delete(w->u, w->s->names.messages, "await", &filter, NULL, NULL);
   bson_destroy(&now);
   bson_destroy(&filter);
-  return rc;
 }
 
 /* ---- the verb ---- */
 
-static void look_at(struct marking *w, const msg_message *m) {
+/* The mark may be written later: nothing goes with it, and nobody else is this node. */
+static bool can_wait(const msg_message *m, bool shared) {
   bool answer = !msg_oid_is_zero(&m->in_answer_to) && m->recipient_count == 1;
+  return !m->delete_after_processing && (answer || !shared);
+}
+
+static void look_at(struct marking *w, const msg_message *m) {
   w->deletes = w->deletes || m->delete_after_processing;
   w->deletes_now =
       w->deletes_now || (m->delete_after_processing && m->delete_after_processing_ms == 0);
-  w->later = w->later && !m->delete_after_processing && (answer || !w->shared);
+  w->later = w->later && can_wait(m, w->shared);
 }
 
 /* Those whose mark is left to the marker stay taken until it is written. */
@@ -233,7 +260,7 @@ static int run(struct marking *w, msg_err *err) {
   if (rc == MSG_OK && w->ids.n && (rc = mark(w, err)) != MSG_OK)
     regret(w);
   if (rc == MSG_OK && w->ids.n && w->deletes_now)
-    rc = remove_now(w, err);
+    remove_now(w);
   return rc;
 }
 
@@ -313,6 +340,39 @@ int msg_mongo_seen(msg_session *base, const msg_actor *actor, const msg_list *li
                                : seen_at(s, &u, actor, list, won, err);
   msg_mongo_give(&u);
   return rc;
+}
+
+/* ---- what was pushed ---- */
+
+/* Marks taken for one message, and left to the marker. False: not done. */
+static bool leave_pushed(msg_mongo_session *at, const char *node, const msg_oid *id, bool *won,
+                         bool *nomem) {
+  msg_mongo_ids one = {(msg_oid *)id, 1, 1};
+  *won = msg_mongo_marks_take(at, node, id, nomem);
+  if (!*won || msg_mongo_marks_later(at, node, &one))
+    return !*nomem;
+  msg_mongo_marks_drop(at, node, id);
+  return *won = false;
+}
+
+int msg_mongo_seen_soon(msg_session *base, const msg_actor *actor, const msg_list *list, bool *won,
+                        msg_err *err) {
+  msg_mongo_session *s = (msg_mongo_session *)base;
+  int64_t now_ms = msg_mongo_now_ms(s->store);
+  bool nomem = false, can = true;
+  for (size_t i = 0; can && i < list->n; i++)
+    can = can_wait(&list->at[i], actor->settings->sender_id != NULL) &&
+          msg_mongo_last_met(s, &list->at[i].id);
+  for (size_t i = 0; can && !nomem && i < list->n; i++) {
+    const msg_message *m = &list->at[i];
+    msg_mongo_session at = msg_mongo_session_at(s, msg_mongo_last_met(s, &m->id));
+    won[i] = false;
+    if (m->delete_at_ms > now_ms)
+      can = leave_pushed(&at, actor->node, &m->id, &won[i], &nomem);
+  }
+  if (nomem)
+    return msg_err_nomem(err);
+  return can ? MSG_OK : MSG_UNSUPPORTED;
 }
 
 int msg_mongo_seen_flush(msg_mongo_session *s, msg_err *err) {

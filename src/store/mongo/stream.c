@@ -6,6 +6,8 @@
 #include "base/clock.h"
 
 #define BATCH 100 /* events in one reply, as Morphium asks for */
+/* A reply of fewer than BATCH events that is no larger ends where the stream did. */
+#define FULL_BYTES (4u << 20)
 
 /* MSG_UNAVAILABLE would say that the place is gone for good. */
 static int fail(msg_mongo_stream *s, const bson_error_t *error, const bson_t *reply, msg_err *err) {
@@ -128,17 +130,28 @@ int msg_mongo_stream_open(msg_mongo_store *store, const char *collection, const 
 
 /* --- following ----------------------------------------------------------------------------- */
 
+static bool is_full(const bson_t *reply, bson_iter_t events) {
+  int n = 0;
+  while (bson_iter_next(&events))
+    n++;
+  return n >= BATCH || reply->len > FULL_BYTES;
+}
+
 int msg_mongo_stream_next(msg_mongo_stream *s, int64_t wait_ms, bson_t *reply, bson_iter_t *events,
                           msg_err *err) {
   bson_t *command =
       BCON_NEW("getMore", BCON_INT64(s->cursor_id), "collection", BCON_UTF8(s->collection),
                "batchSize", BCON_INT32(BATCH), "maxTimeMS", BCON_INT64(wait_ms));
+  int64_t asked_ms = msg_clock_mono_ms();
   int rc = run(s, command, reply, err);
   bson_destroy(command);
+  s->told_ms = s->telling_ms;
   if (rc != MSG_OK)
     return rc;
   if (!read_cursor(s, reply, "nextBatch", events))
     return refuse_reply(s, err);
+  if (!is_full(reply, *events))
+    s->telling_ms = asked_ms;
   bson_iter_t any = *events;
   if (bson_iter_next(&any))
     return MSG_OK;

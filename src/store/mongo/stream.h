@@ -14,8 +14,10 @@ typedef struct msg_mongo_stream {
   mongoc_client_session_t *session;
   char collection[MSG_MONGO_NAME_MAX];
   uint32_t server_id;
-  int64_t cursor_id;                    /* 0: not open */
-  bool broken;                          /* a command failed: no farewell */
+  int64_t cursor_id; /* 0: not open */
+  bool broken;       /* a command failed: no farewell */
+  /* what was durable before it was told by earlier rounds; and with this one; monotonic */
+  int64_t told_ms, telling_ms;
   _Atomic int64_t replied_ms, token_ms; /* monotonic: last reply, last resume token; 0 never */
 } msg_mongo_stream;
 

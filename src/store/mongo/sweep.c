@@ -8,10 +8,11 @@
 #include "store/mongo/group.h"
 #include "store/mongo/place.h"
 
-#define PAUSE_MS     50
-#define PASS_PAUSE   250
-#define REPAIR_PAUSE 30000
-#define BATCH        256
+#define PAUSE_MS  50
+#define PASS_MS   500  /* between looks for heads that Java nodes took, and ... */
+#define REPAIR_MS 3000 /* for groups without head; */
+#define SHARE     20   /* at most one part of so many of the time */
+#define BATCH     256
 
 struct due {
   msg_mongo_ids over;    /* past their life */
@@ -161,27 +162,72 @@ static int move(msg_mongo_session *s, msg_mongo_use *u, const struct due *d, int
 
 /* ---- when ---- */
 
+static bool is_time(const msg_mongo_turn *turn, int64_t now_ms) {
+  return now_ms - turn->at_ms >= turn->pause_ms || now_ms < turn->at_ms;
+}
+
 /* Is it time? Then it is this caller's turn. */
-static bool is_time(msg_mongo_session *s, int64_t *last_ms, int64_t pause_ms, bool force) {
+static bool is_turn(msg_mongo_session *s, msg_mongo_turn *turn, int64_t pause_ms, bool force) {
   int64_t now_ms = msg_clock_now_ms();
   msg_mutex_lock(s->store->mtx);
-  bool is = force || now_ms - *last_ms >= pause_ms || now_ms < *last_ms;
+  bool is = force || is_time(turn, now_ms);
   if (is)
-    *last_ms = now_ms;
+    *turn = (msg_mongo_turn){now_ms, pause_ms};
   msg_mutex_unlock(s->store->mtx);
   return is;
 }
 
-/* What no time tells: heads that Java nodes took, and groups without head. */
+/* What takes long is done seldom. */
+static void end_turn(msg_mongo_session *s, msg_mongo_turn *turn) {
+  msg_mutex_lock(s->store->mtx);
+  int64_t took_ms = msg_clock_now_ms() - turn->at_ms;
+  if (took_ms * SHARE > turn->pause_ms)
+    turn->pause_ms = took_ms * SHARE;
+  msg_mutex_unlock(s->store->mtx);
+}
+
+/* ---- groups: what no time tells ---- */
+
 static int tend_groups(msg_mongo_session *s, msg_mongo_use *u, int *moved, msg_err *err) {
+  msg_mongo_place *p = s->place;
   int rc = MSG_OK;
   *moved = 0;
-  if (!msg_mongo_is_grouped(s))
-    return MSG_OK;
-  if (is_time(s, &s->place->passed_at_ms, PASS_PAUSE, false))
+  if (is_turn(s, &p->passed, PASS_MS, false)) {
     rc = msg_mongo_groups_pass(s, u, moved, err);
-  if (rc == MSG_OK && is_time(s, &s->place->repaired_at_ms, REPAIR_PAUSE, false))
+    end_turn(s, &p->passed);
+  }
+  if (rc == MSG_OK && is_turn(s, &p->repaired, REPAIR_MS, false)) {
     rc = msg_mongo_groups_repair(s, u, err);
+    end_turn(s, &p->repaired);
+  }
+  return rc;
+}
+
+/* One of the queue's whose turn it is. */
+static msg_mongo_place *next_grouped(msg_mongo_session *s) {
+  int64_t now_ms = msg_clock_now_ms();
+  msg_mutex_lock(s->store->mtx);
+  msg_mongo_place *p = s->store->places;
+  while (p && (p->queue != s->queue || !p->grouped || !is_time(&p->passed, now_ms)))
+    p = p->next;
+  msg_mutex_unlock(s->store->mtx);
+  return p;
+}
+
+int msg_mongo_sweep_groups(msg_mongo_session *s, int *moved, msg_err *err) {
+  msg_mongo_place *p;
+  msg_mongo_use u;
+  int rc = MSG_OK;
+  *moved = 0;
+  while (rc == MSG_OK && (p = next_grouped(s))) {
+    msg_mongo_session at = msg_mongo_session_at(s, p);
+    int passed = 0;
+    rc = msg_mongo_take(s->store, "look at groups", &u, err);
+    if (rc == MSG_OK)
+      rc = tend_groups(&at, &u, &passed, err);
+    *moved += passed;
+    msg_mongo_give(&u);
+  }
   return rc;
 }
 
@@ -191,7 +237,7 @@ int msg_mongo_sweep(msg_mongo_session *s, msg_mongo_use *u, int64_t max_attempts
   int passed = 0;
   if (moved)
     *moved = 0;
-  if (!is_time(s, &s->place->swept_at_ms, PAUSE_MS, force))
+  if (!is_turn(s, &s->place->swept, PAUSE_MS, force))
     return MSG_OK;
   int rc = look(s, u, &d, err);
   size_t n = d.over.n + d.back.n + d.settled.n + d.done.n + d.recent.n;
@@ -200,7 +246,7 @@ int msg_mongo_sweep(msg_mongo_session *s, msg_mongo_use *u, int64_t max_attempts
   if (rc == MSG_OK && d.groups.n)
     msg_mongo_note_grouped(s);
   due_clear(&d);
-  if (rc == MSG_OK)
+  if (rc == MSG_OK && msg_mongo_is_grouped(s))
     rc = tend_groups(s, u, &passed, err);
   if (rc == MSG_OK && moved)
     *moved = (int)n + passed;

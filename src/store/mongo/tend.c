@@ -39,9 +39,6 @@ void msg_mongo_tend_free(msg_mongo_tend *t) {
     clear_heard(&t->heard[i]);
   for (size_t i = 0; i < t->own_count; i++)
     clear_own(&t->own[i]);
-  for (size_t i = 0; i < t->regret_count; i++)
-    msg_mongo_regret_clear(&t->regrets[i]);
-  msg_free(t->regrets);
   msg_free(t->heard);
   msg_free(t->own);
   msg_free(t->due);

@@ -19,14 +19,6 @@ typedef struct msg_mongo_own { /* a node announced by this process */
   msg_participant row; /* texts owned */
 } msg_mongo_own;
 
-typedef struct msg_mongo_regret { /* what an undo could not reach */
-  msg_mongo_queue *queue;
-  int64_t since_ms;                /* monotonic */
-  msg_oid *put, *settled;          /* owned */
-  char (*tokens)[MSG_OID_HEX + 1]; /* of settled; owned */
-  size_t put_count, settled_count;
-} msg_mongo_regret;
-
 typedef struct msg_mongo_tend {
   msg_mutex *mtx;
   /* shared: guarded by mtx */
@@ -40,10 +32,8 @@ typedef struct msg_mongo_tend {
   } * due;
   size_t due_count, due_cap;
   struct msg_mongo_job *jobs; /* left behind: job.h */
-  msg_mongo_regret *regrets;
-  size_t regret_count, regret_cap;
-  struct msg_mongo_warning { /* each is told once */
-    char text[256];          /* "" none */
+  struct msg_mongo_warning {  /* each is told once */
+    char text[256];           /* "" none */
     bool told;
   } layout, polling; /* of the implementation check; where there is no change stream */
 } msg_mongo_tend;
@@ -72,14 +62,6 @@ void msg_mongo_own_drop(msg_mongo_store *store, msg_mongo_queue *queue, const ch
 int msg_mongo_own_list(msg_mongo_store *store, msg_mongo_queue *queue, msg_mongo_own **out,
                        size_t *n, msg_err *err);
 void msg_mongo_own_free(msg_mongo_own *own, size_t n);
-
-/* ---- regrets: apply.c ---- */
-
-/** undo, for as long as it takes. */
-int msg_mongo_undo_now(msg_session *, const msg_actor *, msg_unit *, msg_err *);
-/** Try what could not be undone; keeps what fails again, for some minutes. */
-void msg_mongo_regrets_try(msg_mongo_session *s);
-void msg_mongo_regret_clear(msg_mongo_regret *r);
 
 /* ---- warnings ---- */
 

@@ -73,7 +73,9 @@ static void append_standing(const struct changing *w, bson_t *set, bool *goes_ou
   int64_t at_ms = w->update->deliver_at_ms + w->s->store->clock_offset_ms;
   bool apart = w->s->place->kind == MSG_MONGO_APART; /* the sweep moves it */
   bool late = apart || at_ms > msg_mongo_now_ms(w->s->store);
-  bool placed = strcmp(w->state, "blocked") != 0 && strcmp(w->state, "dead") != 0 &&
+  /* what listeners had keeps their marks */
+  bool out = !w->m.exclusive && w->m.state != MSG_STATE_DELAYED;
+  bool placed = !out && strcmp(w->state, "blocked") != 0 && strcmp(w->state, "dead") != 0 &&
                 w->m.state != MSG_STATE_PROCESSED;
   BSON_APPEND_INT64(set, "timestamp", at_ms);
   BCON_APPEND(set, "sq.sent", "{", "$ifNull", "[", BCON_UTF8("$sq.sent"), BCON_UTF8("$timestamp"),

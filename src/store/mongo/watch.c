@@ -1,6 +1,6 @@
-/* watch.c - the cursor thread of one queue: a doorbell from its change stream, or from a counter
- * of the server's where there is none; and what keeps the queue in order: deadlines, heartbeats,
- * answers to status requests. Which message came is for the look that follows. */
+/* watch.c - the cursor thread of one queue: the messages that its change stream tells, or a doorbell
+ * from a counter of the server's where there is none; and what keeps the queue in order: deadlines,
+ * heartbeats, answers to status requests. */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,6 +9,7 @@
 #include "base/mem.h"
 #include "base/thread.h"
 #include "store/mongo/arrival.h"
+#include "store/mongo/group.h"
 #include "store/mongo/presence.h"
 #include "store/mongo/query.h"
 #include "store/mongo/status.h"
@@ -32,6 +33,8 @@ typedef struct mongo_watch {
   /* cursor thread only */
   msg_mongo_stream stream;
   bool begun;      /* the first event was given */
+  msg_event *told; /* by the last round: those from told_next on are still to be given */
+  size_t told_count, told_next, told_cap;
   int64_t due_ms;  /* store's clock: the next deadline */
   int64_t writes;  /* polling: the server's count at the last look; -1 not known */
   int64_t beat_ms; /* monotonic: the next heartbeat, ... */
@@ -101,6 +104,22 @@ static void sweep(mongo_watch *w) {
   msg_mongo_give(&u);
 }
 
+/* A group whose head went without our doing: nobody else may call the next. True: one goes on. */
+static bool tend_groups(mongo_watch *w) {
+  int moved = 0;
+  msg_mongo_sweep_groups(w->session, &moved, NULL);
+  return moved > 0;
+}
+
+static void look_for_groups(mongo_watch *w) {
+  msg_mongo_use u;
+  if (!msg_mongo_is_grouped(w->session) &&
+      msg_mongo_take(w->store, "look at groups", &u, NULL) == MSG_OK) {
+    msg_mongo_look_grouped(w->session, &u, NULL);
+    msg_mongo_give(&u);
+  }
+}
+
 /* Does what the time asks for. True: something may have changed by it. */
 static bool tend(mongo_watch *w) {
   int64_t mono_ms = msg_clock_mono_ms();
@@ -111,17 +130,18 @@ static bool tend(mongo_watch *w) {
     msg_mongo_give(&u);
     w->beat_ms = mono_ms + MSG_MONGO_HEARTBEAT_MS;
   }
-  msg_mongo_regrets_try(w->session);
   at_latest(&w->due_ms, msg_mongo_take_due(w->store, w->session->queue));
   if (now_of(w) >= w->due_ms) {
     sweep(w);
     refresh(w);
     return true;
   }
+  bool called = tend_groups(w);
   if (mono_ms < w->refresh_ms)
-    return false;
+    return called;
   refresh(w);
-  return is_anything_ready(w);
+  look_for_groups(w);
+  return is_anything_ready(w) || called;
 }
 
 /* How long one round may take: until the next thing to do. */
@@ -135,49 +155,115 @@ static int64_t round_ms(const mongo_watch *w, int64_t deadline_mono_ms) {
   return ms < 1 ? 1 : ms;
 }
 
+/* --- events -------------------------------------------------------------------------------- */
+
+static void clear_told(mongo_watch *w) {
+  for (; w->told_next < w->told_count; w->told_next++)
+    msg_message_clear(&w->told[w->told_next].message);
+  w->told_next = w->told_count = 0;
+}
+
+static msg_event *add_told(mongo_watch *w) {
+  if (w->told_next == w->told_count)
+    w->told_next = w->told_count = 0;
+  if (msg_grow(&w->told, &w->told_cap, w->told_count + 1, sizeof *w->told) != MSG_OK)
+    return NULL;
+  msg_event *e = &w->told[w->told_count++];
+  *e = (msg_event){.kind = MSG_EVENT_CHANGED, .told_ms = w->stream.told_ms};
+  msg_message_init(&e->message);
+  return e;
+}
+
+/* Everybody shall look. */
+static int tell_change(mongo_watch *w) {
+  return add_told(w) ? MSG_OK : MSG_NOMEM;
+}
+
+/* Takes *m over. */
+static int tell_message(mongo_watch *w, msg_message *m) {
+  msg_event *e = add_told(w);
+  if (!e) {
+    msg_message_clear(m);
+    return MSG_NOMEM;
+  }
+  e->kind = MSG_EVENT_MESSAGE;
+  e->message = *m;
+  return MSG_OK;
+}
+
+/* The next one, which is there. */
+static void give_told(mongo_watch *w, msg_event *out) {
+  *out = w->told[w->told_next++];
+  out->more = w->told_next < w->told_count;
+}
+
 /* --- following a stream -------------------------------------------------------------------- */
 
-/* True: somebody shall look. */
-static bool take_insert(mongo_watch *w, bson_iter_t *doc) {
+/* A message, if somebody here may want it. One that is taken already by somebody, or hidden, is
+ * none that came. */
+static int tell_insert(mongo_watch *w, const bson_t *doc) {
+  msg_message m;
+  int rc = msg_mongo_message(doc, now_of(w), false, &m, NULL);
+  if (rc != MSG_OK)
+    return rc == MSG_CORRUPT ? MSG_OK : tell_change(w);
+  bool plain = strcmp(m.processed_by, "[]") == 0, blocked = m.state == MSG_STATE_BLOCKED;
+  msg_free(m.processed_by);
+  m.processed_by = NULL;
+  if (plain && m.state == MSG_STATE_READY)
+    return tell_message(w, &m);
+  msg_message_clear(&m);
+  return blocked ? MSG_OK : tell_change(w);
+}
+
+static int take_insert(mongo_watch *w, const bson_t *doc) {
   msg_mongo_arrival a;
-  msg_mongo_arrival_read(doc, &a);
+  bson_iter_t it;
+  if (!bson_iter_init(&it, doc))
+    return MSG_OK;
+  msg_mongo_arrival_read(&it, &a);
   if (a.until_ms != 0)
     at_latest(&w->due_ms, a.until_ms);
   if (a.has_id && !a.answer && a.topic && strcmp(a.topic, MSG_MONGO_STATUS_TOPIC) == 0)
     msg_mongo_status_answer(w->session, &w->settings, &a.id, NULL);
-  return a.until_ms == 0 && msg_mongo_arrival_concerns(w->session, &a);
+  bool wanted = a.until_ms == 0 && msg_mongo_arrival_concerns(w->session, &a);
+  return wanted ? tell_insert(w, doc) : MSG_OK;
 }
 
-/* *changed: somebody shall look. Errors: MSG_CORRUPT what ends a stream. */
-static int take_event(mongo_watch *w, bson_iter_t *event, bool *changed, msg_err *err) {
+/* Errors: MSG_CORRUPT what ends a stream. */
+static int take_event(mongo_watch *w, bson_iter_t *event, msg_err *err) {
   const char *type = "";
-  bson_iter_t doc;
+  bson_t doc;
   bool has_doc = false;
   while (bson_iter_next(event)) {
     const char *key = bson_iter_key(event);
-    if (strcmp(key, "operationType") == 0 && BSON_ITER_HOLDS_UTF8(event))
+    if (strcmp(key, "operationType") == 0 && BSON_ITER_HOLDS_UTF8(event)) {
       type = bson_iter_utf8(event, NULL);
-    else if (strcmp(key, "fullDocument") == 0 && BSON_ITER_HOLDS_DOCUMENT(event))
-      has_doc = bson_iter_recurse(event, &doc);
+    } else if (strcmp(key, "fullDocument") == 0 && BSON_ITER_HOLDS_DOCUMENT(event)) {
+      uint32_t len;
+      const uint8_t *data;
+      bson_iter_document(event, &len, &data);
+      has_doc = bson_init_static(&doc, data, len);
+    }
   }
-  if (strcmp(type, "insert") == 0) {
-    *changed = (has_doc && take_insert(w, &doc)) || *changed;
-    return MSG_OK;
-  }
-  *changed = true;
-  if (strcmp(type, "update") == 0)
-    return MSG_OK;
-  return msg_err_set(err, MSG_CORRUPT, "watch '%s': its stream ends with '%s' (MongoDB at %s)",
-                     w->session->names.messages, type, w->store->hosts);
+  int rc = MSG_OK;
+  if (strcmp(type, "insert") == 0)
+    rc = has_doc ? take_insert(w, &doc) : MSG_OK;
+  else if (strcmp(type, "update") == 0)
+    rc = tell_change(w);
+  else
+    return msg_err_set(err, MSG_CORRUPT, "watch '%s': its stream ends with '%s' (MongoDB at %s)",
+                       w->session->names.messages, type, w->store->hosts);
+  return rc == MSG_OK ? MSG_OK : msg_err_nomem(err);
 }
 
-static int follow(mongo_watch *w, int64_t wait_ms, bool *changed, msg_err *err) {
+static int follow(mongo_watch *w, int64_t wait_ms, msg_err *err) {
   bson_t reply;
   bson_iter_t events, event;
   int rc = msg_mongo_stream_next(&w->stream, wait_ms, &reply, &events, err);
+  clear_told(w);
   while (rc == MSG_OK && bson_iter_next(&events))
     if (BSON_ITER_HOLDS_DOCUMENT(&events) && bson_iter_recurse(&events, &event))
-      rc = take_event(w, &event, changed, err);
+      rc = take_event(w, &event, err);
   bson_destroy(&reply);
   return rc == MSG_TIMEOUT ? MSG_OK : rc;
 }
@@ -224,26 +310,26 @@ static void nap(mongo_watch *w, int64_t ms) {
 }
 
 /* Who may not ask for the count has everybody look after each pause. */
-static int look_at_count(mongo_watch *w, int64_t wait_ms, bool *changed, msg_err *err) {
+static int look_at_count(mongo_watch *w, int64_t wait_ms, msg_err *err) {
   int64_t writes = -1;
   msg_err own = MSG_ERR_INIT;
   at_latest(&wait_ms, w->settings.poll_pause_ms);
   nap(w, wait_ms);
   int rc = count_writes(w, &writes, &own);
-  if (rc == MSG_AUTH || rc == MSG_UNSUPPORTED) {
-    *changed = true;
-    return MSG_OK;
-  }
-  *changed = writes != w->writes;
+  clear_told(w);
+  if (rc == MSG_AUTH || rc == MSG_UNSUPPORTED)
+    return tell_change(w);
+  bool changed = writes != w->writes;
   w->writes = writes;
   if (rc == MSG_OK)
-    return MSG_OK;
+    return changed ? tell_change(w) : MSG_OK;
   if (err)
     *err = own;
   return rc == MSG_UNAVAILABLE ? MSG_IO : rc;
 }
 
 static int say_polling(mongo_watch *w) {
+  atomic_store(&w->store->streams, false);
   char text[sizeof w->store->tend->polling.text];
   snprintf(text, sizeof text, "queue '%s' is polled every %lld ms: %s", w->session->queue->name,
            (long long)w->settings.poll_pause_ms,
@@ -272,6 +358,7 @@ static int begin(mongo_watch *w, const msg_settings *settings, msg_err *err) {
   w->beat_ms = msg_clock_mono_ms() + MSG_MONGO_HEARTBEAT_MS;
   if (!w->streams)
     return say_polling(w);
+  atomic_store(&w->store->streams, true);
   bson_t *match = msg_mongo_wanted_events(), *project = msg_mongo_wanted_fields();
   rc = msg_mongo_stream_open(w->store, w->session->names.messages, match, project, &w->stream, err);
   bson_destroy(match);
@@ -300,30 +387,34 @@ static int stopped(const mongo_watch *w, msg_err *err) {
   return msg_err_set(err, MSG_SHUTDOWN, "watch '%s': stopped", w->session->names.messages);
 }
 
-/* Once the stream is open, whoever waits looks: what came before is not heard. */
-int msg_mongo_watch_next(msg_watch *base, int64_t deadline_mono_ms, msg_event *out, msg_err *err) {
-  mongo_watch *w = (mongo_watch *)base;
-  for (bool changed = false; !changed;) {
+/* Until there is something to tell. */
+static int wait_for_events(mongo_watch *w, int64_t deadline_mono_ms, msg_err *err) {
+  int rc = MSG_OK;
+  while (rc == MSG_OK && w->told_next == w->told_count) {
     if (atomic_load(&w->woken))
       return stopped(w, err);
-    if (!w->begun) {
-      w->begun = changed = true;
-      break;
-    }
-    changed = tend(w);
-    if (changed)
-      break;
+    if (tend(w))
+      return tell_change(w) == MSG_OK ? MSG_OK : msg_err_nomem(err);
     if (msg_clock_mono_ms() >= deadline_mono_ms)
       return msg_err_set(err, MSG_TIMEOUT, "watch '%s': nothing came", w->session->names.messages);
     int64_t wait_ms = round_ms(w, deadline_mono_ms);
-    int rc =
-        w->streams ? follow(w, wait_ms, &changed, err) : look_at_count(w, wait_ms, &changed, err);
-    if (rc != MSG_OK)
-      return rc;
+    rc = w->streams ? follow(w, wait_ms, err) : look_at_count(w, wait_ms, err);
   }
-  *out = (msg_event){.kind = MSG_EVENT_CHANGED};
-  msg_message_init(&out->message);
-  return MSG_OK;
+  return rc;
+}
+
+/* Once the stream is open, whoever waits looks: what came before is not heard. */
+int msg_mongo_watch_next(msg_watch *base, int64_t deadline_mono_ms, msg_event *out, msg_err *err) {
+  mongo_watch *w = (mongo_watch *)base;
+  if (atomic_load(&w->woken))
+    return stopped(w, err);
+  if (!w->begun && tell_change(w) != MSG_OK)
+    return msg_err_nomem(err);
+  w->begun = true;
+  int rc = wait_for_events(w, deadline_mono_ms, err);
+  if (rc == MSG_OK)
+    give_told(w, out);
+  return rc;
 }
 
 void msg_mongo_watch_wake(msg_watch *base) {
@@ -345,6 +436,8 @@ void msg_mongo_watch_info(const msg_watch *base, msg_watch_info *out) {
 void msg_mongo_watch_close(msg_watch *base) {
   mongo_watch *w = (mongo_watch *)base;
   msg_mongo_stream_close(&w->stream);
+  clear_told(w);
+  msg_free(w->told);
   if (w->session)
     w->base.ops->session_close(&w->session->base);
   msg_settings_clear(&w->settings);

@@ -124,8 +124,10 @@ void msg_mongo_met(const msg_mongo_session *at, const msg_oid *id) {
   msg_mutex_unlock(store->mtx);
 }
 
-static msg_mongo_place *last_met(const msg_mongo_session *s, const msg_oid *id) {
+msg_mongo_place *msg_mongo_last_met(const msg_mongo_session *s, const msg_oid *id) {
   msg_mongo_place *p = NULL;
+  if (!s->queue->layout->lanes)
+    return s->queue->main;
   msg_mutex_lock(s->store->mtx);
   if (s->store->met && msg_oid_cmp(&s->store->met[slot(id)].id, id) == 0)
     p = s->store->met[slot(id)].place;
@@ -142,7 +144,7 @@ int msg_mongo_recall(const msg_mongo_session *s, msg_mongo_use *u, const msg_oid
   if (!s->queue->layout->lanes)
     return add_all(out, s->queue->main, ids, n, err);
   for (size_t i = 0; rc == MSG_OK && i < n; i++) {
-    msg_mongo_place *p = last_met(s, &ids[i]);
+    msg_mongo_place *p = msg_mongo_last_met(s, &ids[i]);
     if (p)
       rc = add(out, p, &ids[i], err);
     else if (msg_mongo_ids_add(&unknown, &ids[i]) != MSG_OK)

@@ -28,6 +28,8 @@ void msg_mongo_spots_clear(msg_mongo_spots *l);
  *  everywhere. */
 int msg_mongo_where_each(msg_mongo_session *s, const char *what, const msg_oid *id,
                          msg_mongo_at_fn fn, void *arg, msg_err *err);
+/** Where this process has met it lately; NULL: it does not know. */
+msg_mongo_place *msg_mongo_last_met(const msg_mongo_session *s, const msg_oid *id);
 /** This process has met it there. */
 void msg_mongo_met(const msg_mongo_session *at, const msg_oid *id);
 

@@ -1,0 +1,78 @@
+#include "engine/deliver.h"
+
+#include <string.h>
+
+#include "base/clock.h"
+#include "engine/offer.h"
+
+/* Inboxes hold no more, however large the window is. */
+#define INBOX_MAX 1024
+
+typedef struct delivery {
+  msg_parcel *parcel;
+  int64_t told_ms;
+} delivery;
+
+enum whose { OTHERS, OURS, UNSURE };
+
+static bool is_reserved_locked(const msg_node *node, const msg_oid *request) {
+  size_t i = 0;
+  while (i < node->reserved_count && msg_oid_cmp(&node->reserved[i], request) != 0)
+    i++;
+  return i < node->reserved_count;
+}
+
+/* UNSURE: it may be from before the node began to listen, which the store can tell. */
+static enum whose whose_locked(const msg_node *node, const msg_message *m, int64_t told_ms) {
+  enum whose whose = OTHERS;
+  if (m->recipient_count > 0)
+    return msg_message_has_recipient(m, node->id) ? OURS : OTHERS;
+  if (m->sender && strcmp(m->sender, node->id) == 0)
+    return OTHERS;
+  if (is_reserved_locked(node, &m->in_answer_to))
+    return OURS;
+  for (size_t i = 0; i < node->listen_count && whose != OURS; i++)
+    if (msg_pattern_match(node->listens[i].pattern, m->topic))
+      whose = told_ms > node->listens[i].since_ms ? OURS : UNSURE;
+  return whose;
+}
+
+static void deliver_to(msg_node *node, void *arg) {
+  const delivery *d = arg;
+  msg_mutex_lock(node->mtx);
+  enum whose whose = whose_locked(node, msg_parcel_message(d->parcel), d->told_ms);
+  int64_t window = node->policy->settings.window_size;
+  if (whose == OURS)
+    msg_inbox_push(&node->inbox, d->parcel, window < INBOX_MAX ? (size_t)window : INBOX_MAX);
+  else if (whose == UNSURE)
+    msg_inbox_lose(&node->inbox);
+  msg_mutex_unlock(node->mtx);
+}
+
+bool msg_deliver(msg_store *store, msg_event *event) {
+  bool exclusive = event->message.exclusive;
+  delivery d = {.told_ms = event->told_ms};
+  d.parcel = msg_parcel_new(&event->message, d.told_ms);
+  if (!d.parcel)
+    return false;
+  if (exclusive)
+    msg_offer(store, d.parcel, msg_clock_mono_ms() + event->turn_ms);
+  else
+    msg_nodes_each(store, deliver_to, &d);
+  msg_parcel_unref(d.parcel);
+  return true;
+}
+
+static void ring(msg_node *node, void *arg) {
+  (void)arg;
+  msg_mutex_lock(node->mtx);
+  bool rung = node->inbox.rung;
+  node->inbox.rung = false;
+  msg_mutex_unlock(node->mtx);
+  if (rung)
+    msg_gate_move(node->changes);
+}
+
+void msg_deliver_ring(msg_store *store) {
+  msg_nodes_each(store, ring, NULL);
+}

@@ -1,0 +1,200 @@
+#include "engine/inbox.h"
+
+#include <stdatomic.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+
+struct msg_parcel {
+  msg_message message; /* immutable */
+  size_t bytes;
+  int64_t told_ms;
+  atomic_int refs;
+};
+
+/* --- parcels ------------------------------------------------------------------------------- */
+
+static size_t text_bytes(const char *s) {
+  return s ? strlen(s) + 1 : 0;
+}
+
+static size_t bytes_of(const msg_message *m) {
+  size_t n = sizeof(msg_parcel) + m->value.n + text_bytes(m->topic) + text_bytes(m->msg) +
+             text_bytes(m->map) + text_bytes(m->additional) + text_bytes(m->sender) +
+             text_bytes(m->sender_host);
+  for (size_t i = 0; i < m->recipient_count; i++)
+    n += text_bytes(m->recipients[i]) + sizeof(char *);
+  return n;
+}
+
+msg_parcel *msg_parcel_new(msg_message *m, int64_t told_ms) {
+  msg_parcel *p = msg_alloc(sizeof *p);
+  if (!p) {
+    msg_message_clear(m);
+    return NULL;
+  }
+  p->message = *m;
+  p->bytes = bytes_of(m);
+  p->told_ms = told_ms;
+  atomic_init(&p->refs, 1);
+  msg_message_init(m);
+  return p;
+}
+
+void msg_parcel_ref(msg_parcel *p) {
+  atomic_fetch_add(&p->refs, 1);
+}
+
+void msg_parcel_unref(msg_parcel *p) {
+  if (!p || atomic_fetch_sub(&p->refs, 1) > 1)
+    return;
+  msg_message_clear(&p->message);
+  msg_free(p);
+}
+
+const msg_message *msg_parcel_message(const msg_parcel *p) {
+  return &p->message;
+}
+
+/* --- the inbox ----------------------------------------------------------------------------- */
+
+static void drop_at(msg_inbox *b, size_t i) {
+  b->bytes -= b->at[i].parcel->bytes;
+  msg_parcel_unref(b->at[i].parcel);
+  b->n--;
+  memmove(&b->at[i], &b->at[i + 1], (b->n - i) * sizeof *b->at);
+}
+
+static void empty(msg_inbox *b) {
+  while (b->n > 0)
+    drop_at(b, b->n - 1);
+}
+
+void msg_inbox_lose(msg_inbox *b) {
+  empty(b);
+  b->epoch++;
+  b->rung = true;
+}
+
+bool msg_inbox_push(msg_inbox *b, msg_parcel *parcel, size_t max) {
+  bool fits = b->n < max && (b->n == 0 || b->bytes + parcel->bytes <= MSG_INBOX_MAX_BYTES) &&
+              msg_grow(&b->at, &b->cap, b->n + 1, sizeof *b->at) == MSG_OK;
+  if (!fits) {
+    msg_inbox_lose(b);
+    return false;
+  }
+  size_t i = b->n++;
+  for (; i > 0 && msg_message_cmp(&b->at[i - 1].parcel->message, &parcel->message) > 0; i--)
+    b->at[i] = b->at[i - 1];
+  msg_parcel_ref(parcel);
+  b->at[i] = (struct msg_inbox_item){parcel, ++b->pushes};
+  b->bytes += parcel->bytes;
+  b->rung = true;
+  return true;
+}
+
+/* --- taking -------------------------------------------------------------------------------- */
+
+static bool is_taking(const msg_inbox *b, const msg_oid *id) {
+  size_t i = 0;
+  while (i < b->taking_count && msg_oid_cmp(&b->taking[i], id) != 0)
+    i++;
+  return i < b->taking_count;
+}
+
+/* Nobody else has it, or there is one copy more. */
+static int take_out(msg_parcel *p, msg_message *to) {
+  if (atomic_load(&p->refs) > 1)
+    return msg_message_copy(to, &p->message);
+  *to = p->message;
+  msg_message_init(&p->message);
+  return MSG_OK;
+}
+
+/* No push is later than `since`, or a look at the store may have given it, too. */
+static bool is_new(const msg_inbox *b, const struct msg_inbox_item *item, uint64_t since) {
+  return item->number > since && (b->scanned_ms == 0 || item->parcel->told_ms > b->scanned_ms);
+}
+
+/* Room for what is taken comes first, so that nothing is lost on the way. */
+static int take_one(msg_inbox *b, const struct msg_inbox_item *item, msg_list *out) {
+  if (msg_grow(&b->taking, &b->taking_cap, b->taking_count + 1, sizeof *b->taking) != MSG_OK)
+    return MSG_NOMEM;
+  msg_message *to = msg_list_add(out);
+  if (!to)
+    return MSG_NOMEM;
+  if (take_out(item->parcel, to) != MSG_OK) {
+    out->n--;
+    return MSG_NOMEM;
+  }
+  b->taking[b->taking_count++] = to->id;
+  return MSG_OK;
+}
+
+int msg_inbox_take(msg_inbox *b, msg_inbox_fn wants, const void *arg, size_t max, uint64_t since,
+                   msg_list *out, bool *soon) {
+  size_t kept = 0, i = 0;
+  int rc = MSG_OK;
+  *soon = true;
+  for (; i < b->n && out->n < max && rc == MSG_OK; i++) {
+    struct msg_inbox_item item = b->at[i];
+    if (!wants(arg, &item.parcel->message)) {
+      b->at[kept++] = item;
+      continue;
+    }
+    *soon = *soon && is_new(b, &item, since);
+    rc = take_one(b, &item, out);
+    b->bytes -= item.parcel->bytes;
+    msg_parcel_unref(item.parcel);
+  }
+  memmove(&b->at[kept], &b->at[i], (b->n - i) * sizeof *b->at);
+  b->n -= i - kept;
+  if (rc != MSG_OK) {
+    for (size_t k = 0; k < out->n; k++)
+      msg_inbox_took(b, &out->at[k].id, 1);
+    msg_inbox_lose(b);
+  }
+  return rc;
+}
+
+void msg_inbox_took(msg_inbox *b, const msg_oid *ids, size_t n) {
+  for (size_t i = 0; i < n; i++) {
+    size_t k = 0;
+    while (k < b->taking_count && msg_oid_cmp(&b->taking[k], &ids[i]) != 0)
+      k++;
+    if (k < b->taking_count)
+      b->taking[k] = b->taking[--b->taking_count];
+  }
+}
+
+static bool has(const msg_list *list, const msg_oid *id) {
+  size_t i = 0;
+  while (i < list->n && msg_oid_cmp(&list->at[i].id, id) != 0)
+    i++;
+  return i < list->n;
+}
+
+void msg_inbox_scanned(msg_inbox *b, msg_list *found) {
+  size_t n = 0;
+  if (found->n == 0)
+    return;
+  b->scanned_ms = msg_clock_mono_ms();
+  for (size_t i = b->n; i > 0; i--)
+    if (has(found, &b->at[i - 1].parcel->message.id))
+      drop_at(b, i - 1);
+  for (size_t i = 0; i < found->n; i++) {
+    if (is_taking(b, &found->at[i].id))
+      msg_message_clear(&found->at[i]);
+    else
+      found->at[n++] = found->at[i];
+  }
+  found->n = n;
+}
+
+void msg_inbox_clear(msg_inbox *b) {
+  empty(b);
+  msg_free(b->at);
+  msg_free(b->taking);
+  *b = (msg_inbox){0};
+}
