@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "store/mongo/apart.h"
 #include "store/mongo/change.h"
 #include "store/mongo/claiming.h"
 #include "store/mongo/group.h"
@@ -314,7 +315,9 @@ static int claim_with(msg_mongo_session *s, msg_mongo_claiming *c, msg_list *out
       return rc == MSG_OK ? win_offered(c, out, err) : rc;
     claiming_clear(c);
   }
-  int rc = find_spots(s, c, err);
+  int rc = msg_mongo_apart_sweep(s, c->u, err);
+  if (rc == MSG_OK)
+    rc = find_spots(s, c, err);
   if (rc == MSG_OK)
     rc = ready(c, err);
   return rc == MSG_OK && c->spot_count ? play(c, out, err) : rc;

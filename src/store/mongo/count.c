@@ -7,10 +7,12 @@
 
 /* ---- counting by the server ---- */
 
-/* {$sum: {$cond: [{$eq: ["$st", state]}, 1, 0]}} */
+/* {$sum: {$cond: [{$eq: ["$_id.st", state]}, weight, 0]}}; one message in several lanes is one. */
 static void append_sum(bson_t *group, const char *key, const char *state) {
-  BCON_APPEND(group, key, "{", "$sum", "{", "$cond", "[", "{", "$eq", "[", BCON_UTF8("$st"),
-              BCON_UTF8(state), "]", "}", BCON_INT32(1), BCON_INT32(0), "]", "}", "}");
+  BCON_APPEND(group, key, "{", "$sum", "{", "$cond", "[", "{", "$eq", "[", BCON_UTF8("$_id.st"),
+              BCON_UTF8(state), "]", "}", "{", "$cond", "[", "{", "$eq", "[", BCON_UTF8("$_id.id"),
+              BCON_NULL, "]", "}", BCON_UTF8("$n"), BCON_INT32(1), "]", "}", BCON_INT32(0), "]",
+              "}", "}");
 }
 
 /* "st" of each document: as msg_mongo_message tells it, less what takes a look elsewhere. */
@@ -21,7 +23,8 @@ static void append_state(bson_t *set) {
   BCON_APPEND(&marked, "$cond", "[", "{", "$isArray", BCON_UTF8("$processed_by"), "}",
               BCON_UTF8("$processed_by"), "[", "]", "]");
   /* exclusive: anybody's mark but of a claim that is over; direct: every recipient's */
-  BCON_APPEND(&taken, "$cond", "[", BCON_UTF8("$exclusive"), "{", "$and", "[", "{", "$gt", "[", "{",
+  BCON_APPEND(&taken, "$cond", "[", "{", "$or", "[", BCON_UTF8("$exclusive"),
+              BCON_UTF8(MSG_MONGO_PIPE_LANE), "]", "}", "{", "$and", "[", "{", "$gt", "[", "{",
               "$size", BCON_DOCUMENT(&marked), "}", BCON_INT32(0), "]", "}", "{", "$lte", "[",
               BCON_UTF8("$sq.state"), BCON_NULL, "]", "}", "]", "}", "{", "$and", "[", "{",
               "$isArray", BCON_UTF8("$recipients"), "}", "{", "$setIsSubset", "[", "{", "$cond",
@@ -47,37 +50,50 @@ static void append_state(bson_t *set) {
   bson_destroy(&now);
 }
 
-static void append_group(bson_t *group, bool by_topic) {
+/* By name and state, and one by one those that may be in several lanes. */
+static void append_rough(bson_t *group, bool by_topic) {
+  bson_t name = BSON_INITIALIZER;
   if (by_topic)
-    BCON_APPEND(group, "_id", "{", "$ifNull", "[", BCON_UTF8("$topic"), BCON_UTF8("$name"), "]",
-                "}");
+    BCON_APPEND(&name, "$ifNull", "[", BCON_UTF8("$topic"), BCON_UTF8("$name"), "]");
   else
-    BSON_APPEND_NULL(group, "_id");
-  static const char *const states[] = {"ready",   "broadcast", "delayed",
-                                       "claimed", "blocked",   "dead"};
-  for (size_t i = 0; i < sizeof states / sizeof states[0]; i++)
-    append_sum(group, states[i], states[i]);
-  BCON_APPEND(group, "oldest", "{", "$min", "{", "$cond", "[", "{", "$in", "[", BCON_UTF8("$st"),
-              "[", BCON_UTF8("dead"), BCON_UTF8("expired"), BCON_UTF8("processed"), "]", "]", "}",
+    BCON_APPEND(&name, "$literal", BCON_NULL);
+  BCON_APPEND(group, "_id", "{", "k", BCON_DOCUMENT(&name), "st", BCON_UTF8("$st"), "id", "{",
+              "$cond", "[", "{", "$and", "[", BCON_UTF8(MSG_MONGO_PIPE_LANE), "{", "$ne", "[", "{",
+              "$size", "{", "$cond", "[", "{", "$isArray", BCON_UTF8("$recipients"), "}",
+              BCON_UTF8("$recipients"), "[", "]", "]", "}", "}", BCON_INT32(1), "]", "}", "]", "}",
+              BCON_UTF8("$_id"), BCON_NULL, "]", "}", "}", "n", "{", "$sum", BCON_INT32(1), "}",
+              "oldest", "{", "$min", "{", "$cond", "[", "{", "$in", "[", BCON_UTF8("$st"), "[",
+              BCON_UTF8("dead"), BCON_UTF8("expired"), BCON_UTF8("processed"), "]", "]", "}",
               BCON_NULL, "{", "$ifNull", "[", BCON_UTF8("$sq.sent"), BCON_UTF8("$timestamp"), "]",
               "}", "]", "}", "}");
+  bson_destroy(&name);
 }
 
-/* A message to several lanes counts in each. */
+static void append_group(bson_t *group) {
+  static const char *const states[] = {"ready",   "broadcast", "delayed",
+                                       "claimed", "blocked",   "dead"};
+  BCON_APPEND(group, "_id", BCON_UTF8("$_id.k"), "oldest", "{", "$min", BCON_UTF8("$oldest"), "}");
+  for (size_t i = 0; i < sizeof states / sizeof states[0]; i++)
+    append_sum(group, states[i], states[i]);
+}
+
 static mongoc_cursor_t *run_count(msg_mongo_use *u, const msg_mongo_places *places, bool by_topic) {
   bson_t *there = BCON_NEW("sq.state", "{", "$ne", BCON_UTF8("done"), "}");
   bson_t *sort = BCON_NEW("_id", BCON_INT32(1));
   bson_t *opts = BCON_NEW("allowDiskUse", BCON_BOOL(true));
-  bson_t set = BSON_INITIALIZER, group = BSON_INITIALIZER;
+  bson_t set = BSON_INITIALIZER, rough = BSON_INITIALIZER, group = BSON_INITIALIZER;
   msg_mongo_pipe pipe;
   append_state(&set);
-  append_group(&group, by_topic);
+  append_rough(&rough, by_topic);
+  append_group(&group);
   msg_mongo_pipe_begin(&pipe, places, there, NULL);
   msg_mongo_pipe_add(&pipe, "$addFields", &set);
+  msg_mongo_pipe_add(&pipe, "$group", &rough);
   msg_mongo_pipe_add(&pipe, "$group", &group);
   msg_mongo_pipe_add(&pipe, "$sort", sort);
   mongoc_cursor_t *cursor = msg_mongo_pipe_run(&pipe, u, opts);
   bson_destroy(&group);
+  bson_destroy(&rough);
   bson_destroy(&set);
   bson_destroy(opts);
   bson_destroy(sort);

@@ -167,12 +167,15 @@ bool msg_mongo_is_indexed(msg_mongo_session *s) {
 
 bool msg_mongo_lost_indexes(msg_mongo_session *s, const msg_err *err) {
   bool lost = err->rc == MSG_BACKEND && err->native == 2 && strstr(err->text, "hint");
-  if (lost) {
-    msg_mutex_lock(s->store->mtx);
-    s->place->indexed = false;
-    msg_mutex_unlock(s->store->mtx);
-  }
+  if (lost)
+    msg_mongo_forget_indexes(s);
   return lost;
+}
+
+void msg_mongo_forget_indexes(msg_mongo_session *s) {
+  msg_mutex_lock(s->store->mtx);
+  s->place->indexed = false;
+  msg_mutex_unlock(s->store->mtx);
 }
 
 int msg_mongo_indexes(msg_mongo_session *s, msg_mongo_use *u, msg_err *err) {

@@ -188,6 +188,8 @@ int msg_mongo_session_on(const msg_mongo_session *s, const char *queue, msg_mong
 int msg_mongo_indexes(msg_mongo_session *s, msg_mongo_use *u, msg_err *err);
 /** Are they known to be there? */
 bool msg_mongo_is_indexed(msg_mongo_session *s);
+/** The collection went, or may have: they are looked for again. */
+void msg_mongo_forget_indexes(msg_mongo_session *s);
 /** After the error of a query that named one: were they dropped? Then they are forgotten: try
  *  again. */
 bool msg_mongo_lost_indexes(msg_mongo_session *s, const msg_err *err);

@@ -21,7 +21,8 @@ static void append_part(bson_t *stages, uint32_t *n, const msg_mongo_places *pla
   if (project)
     append_stage(stages, n, "$project", project);
   if (places->n > 1) {
-    bson_t *tag = BCON_NEW(TAG, "{", "$literal", BCON_INT32((int32_t)i), "}");
+    bson_t *tag = BCON_NEW(TAG, "{", "$literal", BCON_INT32((int32_t)i), "}", "lane", "{",
+                           "$literal", BCON_BOOL(places->at[i]->kind == MSG_MONGO_LANES), "}");
     append_stage(stages, n, "$addFields", tag);
     bson_destroy(tag);
   }

@@ -4,6 +4,9 @@
 
 #include "store/mongo/place.h"
 
+/* True of what is in a lane, in expressions. */
+#define MSG_MONGO_PIPE_LANE "$lane"
+
 typedef struct msg_mongo_pipe {
   bson_t doc, stages; /* stages is within doc */
   uint32_t n;

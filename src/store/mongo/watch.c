@@ -12,9 +12,11 @@
 #include "store/mongo/group.h"
 #include "store/mongo/presence.h"
 #include "store/mongo/query.h"
+#include "store/mongo/reach.h"
 #include "store/mongo/status.h"
 #include "store/mongo/stream.h"
 #include "store/mongo/tend.h"
+#include "store/mongo/where.h"
 
 #define ROUND_MS 500 /* one getMore: a stop waits no longer */
 #define REFRESH_MS                                                                                 \
@@ -32,6 +34,7 @@ typedef struct mongo_watch {
   msg_cond *bell; /* of wake, for one that polls */
   /* cursor thread only */
   msg_mongo_stream stream;
+  char *lanes;     /* that the stream tells of; NULL: all is in one collection */
   bool begun;      /* the first event was given */
   msg_event *told; /* by the last round: those from told_next on are still to be given */
   size_t told_count, told_next, told_cap;
@@ -72,6 +75,18 @@ static int stop_at_first(void *arg, const bson_t *doc, msg_err *err) {
   return MSG_OK;
 }
 
+struct readiness {
+  const bson_t *filter, *opts;
+  bool ready;
+};
+
+static int look_ready(msg_mongo_session *at, msg_mongo_use *u, void *arg, msg_err *err) {
+  struct readiness *r = arg;
+  return r->ready ? MSG_OK
+                  : msg_mongo_each(u, at->names.messages, "watch", r->filter, r->opts,
+                                   stop_at_first, &r->ready, err);
+}
+
 /* Does something wait to be claimed? That a Java node gave a lock back is not told by the
  * stream. */
 static bool is_anything_ready(mongo_watch *w) {
@@ -83,8 +98,9 @@ static bool is_anything_ready(mongo_watch *w) {
   BSON_APPEND_BOOL(&filter, "exclusive", true);
   msg_mongo_append_untaken(&filter);
   if (msg_mongo_take(w->store, "watch", &u, NULL) == MSG_OK) {
-    msg_mongo_each(&u, w->session->names.messages, "watch", &filter, opts, stop_at_first, &ready,
-                   NULL);
+    struct readiness look = {&filter, opts, false};
+    msg_mongo_everywhere(w->session, &u, look_ready, &look, NULL);
+    ready = look.ready;
     msg_mongo_give(&u);
   }
   bson_destroy(opts);
@@ -92,15 +108,19 @@ static bool is_anything_ready(mongo_watch *w) {
   return ready;
 }
 
+static int sweep_at(msg_mongo_session *at, msg_mongo_use *u, void *arg, msg_err *err) {
+  const mongo_watch *w = arg;
+  int moved = 1, rc = MSG_OK;
+  while (rc == MSG_OK && moved && !atomic_load(&w->woken))
+    rc = msg_mongo_sweep(at, u, w->settings.max_attempts, true, &moved, err);
+  return rc;
+}
+
 /* Moves what is due. */
 static void sweep(mongo_watch *w) {
   msg_mongo_use u;
-  int moved = 0, rc = msg_mongo_take(w->store, "sweep", &u, NULL);
-  while (rc == MSG_OK && !atomic_load(&w->woken)) {
-    rc = msg_mongo_sweep(w->session, &u, w->settings.max_attempts, true, &moved, NULL);
-    if (moved == 0)
-      break;
-  }
+  if (msg_mongo_take(w->store, "sweep", &u, NULL) == MSG_OK)
+    msg_mongo_everywhere(w->session, &u, sweep_at, w, NULL);
   msg_mongo_give(&u);
 }
 
@@ -111,13 +131,16 @@ static bool tend_groups(mongo_watch *w) {
   return moved > 0;
 }
 
+static int look_grouped(msg_mongo_session *at, msg_mongo_use *u, void *arg, msg_err *err) {
+  (void)arg;
+  return msg_mongo_is_grouped(at) ? MSG_OK : msg_mongo_look_grouped(at, u, err);
+}
+
 static void look_for_groups(mongo_watch *w) {
   msg_mongo_use u;
-  if (!msg_mongo_is_grouped(w->session) &&
-      msg_mongo_take(w->store, "look at groups", &u, NULL) == MSG_OK) {
-    msg_mongo_look_grouped(w->session, &u, NULL);
-    msg_mongo_give(&u);
-  }
+  if (msg_mongo_take(w->store, "look at groups", &u, NULL) == MSG_OK)
+    msg_mongo_everywhere(w->session, &u, look_grouped, NULL, NULL);
+  msg_mongo_give(&u);
 }
 
 /* Does what the time asks for. True: something may have changed by it. */
@@ -215,12 +238,29 @@ static int tell_insert(mongo_watch *w, const bson_t *doc) {
   return blocked ? MSG_OK : tell_change(w);
 }
 
-static int take_insert(mongo_watch *w, const bson_t *doc) {
+/* Where it is, noted for who gets it. False: it is none of the queue's. */
+static bool note_place(mongo_watch *w, const char *collection, const msg_mongo_arrival *a) {
+  if (!w->lanes)
+    return true;
+  msg_mongo_place *p = collection ? msg_mongo_place_named(w->session, collection) : NULL;
+  if (!p || (p->kind == MSG_MONGO_TOPIC && !(a->topic && msg_mongo_place_is_of(p, a->topic))))
+    return false;
+  if (p->kind == MSG_MONGO_TOPIC)
+    msg_mongo_place_note(w->store, p, a->topic);
+  msg_mongo_session at = msg_mongo_session_at(w->session, p);
+  if (a->has_id)
+    msg_mongo_met(&at, &a->id);
+  return true;
+}
+
+static int take_insert(mongo_watch *w, const char *collection, const bson_t *doc) {
   msg_mongo_arrival a;
   bson_iter_t it;
   if (!bson_iter_init(&it, doc))
     return MSG_OK;
   msg_mongo_arrival_read(&it, &a);
+  if (!note_place(w, collection, &a))
+    return MSG_OK;
   if (a.until_ms != 0)
     at_latest(&w->due_ms, a.until_ms);
   if (a.has_id && !a.answer && a.topic && strcmp(a.topic, MSG_MONGO_STATUS_TOPIC) == 0)
@@ -229,15 +269,35 @@ static int take_insert(mongo_watch *w, const bson_t *doc) {
   return wanted ? tell_insert(w, doc) : MSG_OK;
 }
 
+/* A lane of ours is made anew: somebody dropped it, hastily. */
+static void renew(mongo_watch *w, const char *collection) {
+  msg_mongo_place *p = msg_mongo_place_named(w->session, collection);
+  msg_mongo_use u;
+  if (!p)
+    return;
+  msg_mongo_session at = msg_mongo_session_at(w->session, p);
+  msg_mongo_forget_indexes(&at);
+  if (p->kind == MSG_MONGO_LANES && msg_mongo_owns_lane(w->session, collection) &&
+      msg_mongo_take(w->store, "watch", &u, NULL) == MSG_OK) {
+    msg_mongo_indexes(&at, &u, NULL);
+    msg_mongo_give(&u);
+  }
+}
+
 /* Errors: MSG_CORRUPT what ends a stream. */
 static int take_event(mongo_watch *w, bson_iter_t *event, msg_err *err) {
-  const char *type = "";
+  const char *type = "", *collection = NULL;
+  bson_iter_t ns;
   bson_t doc;
   bool has_doc = false;
   while (bson_iter_next(event)) {
     const char *key = bson_iter_key(event);
     if (strcmp(key, "operationType") == 0 && BSON_ITER_HOLDS_UTF8(event)) {
       type = bson_iter_utf8(event, NULL);
+    } else if (strcmp(key, "ns") == 0 && BSON_ITER_HOLDS_DOCUMENT(event) &&
+               bson_iter_recurse(event, &ns) && bson_iter_find(&ns, "coll") &&
+               BSON_ITER_HOLDS_UTF8(&ns)) {
+      collection = bson_iter_utf8(&ns, NULL);
     } else if (strcmp(key, "fullDocument") == 0 && BSON_ITER_HOLDS_DOCUMENT(event)) {
       uint32_t len;
       const uint8_t *data;
@@ -247,12 +307,15 @@ static int take_event(mongo_watch *w, bson_iter_t *event, msg_err *err) {
   }
   int rc = MSG_OK;
   if (strcmp(type, "insert") == 0)
-    rc = has_doc ? take_insert(w, &doc) : MSG_OK;
+    rc = has_doc ? take_insert(w, collection, &doc) : MSG_OK;
   else if (strcmp(type, "update") == 0)
     rc = tell_change(w);
-  else
+  else if (w->lanes && collection) { /* one of many: the stream goes on */
+    renew(w, collection);
+    rc = tell_change(w);
+  } else
     return msg_err_set(err, MSG_CORRUPT, "watch '%s': its stream ends with '%s' (MongoDB at %s)",
-                       w->session->names.messages, type, w->store->hosts);
+                       w->session->queue->name, type, w->store->hosts);
   return rc == MSG_OK ? MSG_OK : msg_err_nomem(err);
 }
 
@@ -285,6 +348,10 @@ static int count_writes(mongo_watch *w, int64_t *out, msg_err *err) {
   int rc = msg_mongo_take(w->store, "watch", &u, err);
   if (rc != MSG_OK)
     return rc;
+  if (!w->session->place) {
+    msg_mongo_give(&u);
+    return msg_err_set(err, MSG_UNSUPPORTED, "watch: many collections have no count");
+  }
   mongoc_collection_t *c = msg_mongo_collection(&u, w->session->names.messages);
   bson_t *pipeline =
       BCON_NEW("pipeline", "[", "{", "$collStats", "{", "latencyStats", "{", "}", "}", "}", "]");
@@ -341,6 +408,45 @@ static int say_polling(mongo_watch *w) {
 
 /* --- the verbs ----------------------------------------------------------------------------- */
 
+/* Of the one collection, or of all that the queue has. */
+static int open_stream(mongo_watch *w, msg_err *err) {
+  bson_t *match = msg_mongo_wanted_events(), *project = msg_mongo_wanted_fields(), *reach = NULL;
+  char *lanes = NULL;
+  int rc = MSG_OK;
+  if (w->session->queue->layout->lanes && !(reach = msg_mongo_reach(w->session, &lanes)))
+    rc = msg_err_nomem(err);
+  if (rc == MSG_OK && reach) {
+    bson_t *both = BCON_NEW("$and", "[", BCON_DOCUMENT(match), BCON_DOCUMENT(reach), "]");
+    rc = msg_mongo_stream_open(w->store, NULL, both, project, &w->stream, err);
+    bson_destroy(both);
+  } else if (rc == MSG_OK) {
+    rc = msg_mongo_stream_open(w->store, w->session->names.messages, match, project, &w->stream,
+                               err);
+  }
+  msg_free(w->lanes);
+  w->lanes = lanes;
+  bson_destroy(match);
+  bson_destroy(project);
+  if (reach)
+    bson_destroy(reach);
+  return rc;
+}
+
+/* Nodes with lanes came or went: another stream first, then a look, then the old one ends. */
+static int follow_lanes(mongo_watch *w, msg_err *err) {
+  char *now = w->lanes ? msg_mongo_reach_lanes(w->session) : NULL;
+  bool same = !w->lanes || (now && strcmp(now, w->lanes) == 0);
+  msg_free(now);
+  if (same)
+    return MSG_OK;
+  msg_mongo_stream old = w->stream;
+  int rc = open_stream(w, err);
+  msg_mongo_stream_close(&old);
+  if (rc == MSG_OK && tell_change(w) != MSG_OK)
+    rc = msg_err_nomem(err);
+  return rc;
+}
+
 static int begin(mongo_watch *w, const msg_settings *settings, msg_err *err) {
   msg_session *session = NULL;
   w->mtx = msg_mutex_new();
@@ -359,10 +465,7 @@ static int begin(mongo_watch *w, const msg_settings *settings, msg_err *err) {
   if (!w->streams)
     return say_polling(w);
   atomic_store(&w->store->streams, true);
-  bson_t *match = msg_mongo_wanted_events(), *project = msg_mongo_wanted_fields();
-  rc = msg_mongo_stream_open(w->store, w->session->names.messages, match, project, &w->stream, err);
-  bson_destroy(match);
-  bson_destroy(project);
+  rc = open_stream(w, err);
   w->streams = rc == MSG_OK;
   return rc == MSG_UNSUPPORTED ? say_polling(w) : rc;
 }
@@ -384,7 +487,7 @@ int msg_mongo_watch_open(msg_store *store, const msg_settings *settings, msg_wat
 }
 
 static int stopped(const mongo_watch *w, msg_err *err) {
-  return msg_err_set(err, MSG_SHUTDOWN, "watch '%s': stopped", w->session->names.messages);
+  return msg_err_set(err, MSG_SHUTDOWN, "watch '%s': stopped", w->session->queue->name);
 }
 
 /* Until there is something to tell. */
@@ -396,8 +499,10 @@ static int wait_for_events(mongo_watch *w, int64_t deadline_mono_ms, msg_err *er
     if (tend(w))
       return tell_change(w) == MSG_OK ? MSG_OK : msg_err_nomem(err);
     if (msg_clock_mono_ms() >= deadline_mono_ms)
-      return msg_err_set(err, MSG_TIMEOUT, "watch '%s': nothing came", w->session->names.messages);
+      return msg_err_set(err, MSG_TIMEOUT, "watch '%s': nothing came", w->session->queue->name);
     int64_t wait_ms = round_ms(w, deadline_mono_ms);
+    if ((rc = follow_lanes(w, err)) != MSG_OK || w->told_next < w->told_count)
+      break;
     rc = w->streams ? follow(w, wait_ms, err) : look_at_count(w, wait_ms, err);
   }
   return rc;
@@ -428,7 +533,8 @@ void msg_mongo_watch_wake(msg_watch *base) {
 void msg_mongo_watch_info(const msg_watch *base, msg_watch_info *out) {
   const mongo_watch *w = (const mongo_watch *)base;
   int64_t token_ms = w->streams ? atomic_load(&w->stream.token_ms) : 0;
-  *out = (msg_watch_info){.what = w->session->names.messages,
+  *out = (msg_watch_info){.what = w->session->queue->layout->lanes ? w->store->db
+                                                                   : w->session->names.messages,
                           .how = w->streams ? "change stream" : "poll",
                           .token_age_ms = token_ms ? msg_clock_mono_ms() - token_ms : -1};
 }
@@ -438,6 +544,7 @@ void msg_mongo_watch_close(msg_watch *base) {
   msg_mongo_stream_close(&w->stream);
   clear_told(w);
   msg_free(w->told);
+  msg_free(w->lanes);
   if (w->session)
     w->base.ops->session_close(&w->session->base);
   msg_settings_clear(&w->settings);
