@@ -14,8 +14,6 @@
 #include "store/mongo/layout.h"
 #include "store/store.h"
 
-#define MSG_MONGO_IMPLEMENTATION "StandardMessaging"
-
 /* Time limits, ms. */
 #define MSG_MONGO_SELECT_MS  5000  /* until a fitting server is found */
 #define MSG_MONGO_SOCKET_MS  10000 /* one answer of a server */

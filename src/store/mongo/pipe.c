@@ -20,7 +20,7 @@ static void append_part(bson_t *stages, uint32_t *n, const msg_mongo_places *pla
   append_stage(stages, n, "$match", match);
   if (project)
     append_stage(stages, n, "$project", project);
-  if (places->n > 1) {
+  if (places->n > 1 || places->at[i]->kind == MSG_MONGO_LANES) {
     bson_t *tag = BCON_NEW(TAG, "{", "$literal", BCON_INT32((int32_t)i), "}", "lane", "{",
                            "$literal", BCON_BOOL(places->at[i]->kind == MSG_MONGO_LANES), "}");
     append_stage(stages, n, "$addFields", tag);
