@@ -335,6 +335,8 @@ static int unit_run(struct unit *n, bool undo, msg_err *err) {
     return rc;
   msg_node_count(n->o->node, MSG_STAT_STORE_CALLS, 1);
   rc = verb(s, &actor, &n->u, err);
+  if (rc == MSG_OK && !undo)
+    msg_node_put_beside(n->o->node, n->u.puts, n->u.put_count);
   msg_settings_clear(&settings);
   return rc;
 }

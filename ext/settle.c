@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "ext/functions.h"
+#include "ext/nested.h"
 #include "ext/values.h"
 
 typedef char token_text[MSG_OID_HEX + 1];
@@ -106,6 +107,51 @@ static int read_element(void *arg, const char *key, const msg_value *v, bool is_
   return rc == MSG_OK ? add(r->b, e.id, e.token[0] ? e.token : NULL, r->what, err) : rc;
 }
 
+/* --- ids alone ------------------------------------------------------------------------------ */
+
+enum { STRIDE = 1 + MSG_OID_HEX + 2 }; /* quote, id, quote, comma or the end */
+
+/* Texts of an id's length, without escapes, and nothing else? As SQLite spells it: no spaces. */
+static bool is_plain(const char *json, size_t n) {
+  if (n < 1 + STRIDE || (n - 1) % STRIDE != 0 || json[0] != '[')
+    return false;
+  for (const char *at = json + 1; at < json + n; at += STRIDE)
+    if (at[0] != '"' || at[STRIDE - 2] != '"' || memchr(at, '\\', STRIDE) ||
+        at[STRIDE - 1] != (at + STRIDE == json + n ? ']' : ',') || memchr(at + 1, '"', STRIDE - 3))
+      return false;
+  return true;
+}
+
+static int add_plain(struct batch *b, const char *json, size_t n, const char *what, msg_err *err) {
+  int rc = MSG_OK;
+  for (const char *at = json + 1; rc == MSG_OK && at < json + n; at += STRIDE) {
+    char id[MSG_OID_HEX + 1];
+    memcpy(id, at + 1, MSG_OID_HEX);
+    id[MSG_OID_HEX] = '\0';
+    rc = add(b, id, NULL, what, err);
+  }
+  return rc;
+}
+
+/* An array of ids, which is what is mostly given, is read at once: its elements have one length.
+ * *plain false: it is something else, or not JSON. */
+static int read_plain(struct reading *r, const char *text, bool *plain, msg_err *err) {
+  sqlite3_stmt *stmt;
+  int rc = msg_nested_take(r->c, MSG_NESTED_JSON, &stmt, err);
+  if (rc != MSG_OK)
+    return rc;
+  const char *json = NULL;
+  if (sqlite3_bind_text(stmt, 1, text, -1, SQLITE_STATIC) == SQLITE_OK &&
+      sqlite3_step(stmt) == SQLITE_ROW)
+    json = (const char *)sqlite3_column_text(stmt, 0);
+  size_t n = json ? (size_t)sqlite3_column_bytes(stmt, 0) : 0;
+  *plain = json && is_plain(json, n);
+  if (*plain)
+    rc = add_plain(r->b, json, n, r->what, err);
+  msg_nested_give(r->c, stmt);
+  return rc;
+}
+
 /* --- the verbs ----------------------------------------------------------------------------- */
 
 static int read_ids(msg_invocation *in, int token_at, struct batch *b, msg_err *err) {
@@ -123,7 +169,10 @@ static int read_ids(msg_invocation *in, int token_at, struct batch *b, msg_err *
                        in->name);
   msg_value json = msg_value_text(text);
   struct reading r = {in->c, b, in->name};
-  return msg_json_array(in->c, &json, in->name, read_element, &r, err);
+  bool plain;
+  rc = read_plain(&r, text, &plain, err);
+  return rc == MSG_OK && !plain ? msg_json_array(in->c, &json, in->name, read_element, &r, err)
+                                : rc;
 }
 
 static int settle(msg_invocation *in, const msg_settle *how, struct batch *b, msg_err *err) {

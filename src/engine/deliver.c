@@ -42,9 +42,9 @@ static void deliver_to(msg_node *node, void *arg) {
   msg_mutex_lock(node->mtx);
   enum whose whose = whose_locked(node, msg_parcel_message(d->parcel), d->told_ms);
   int64_t window = node->policy->settings.window_size;
-  if (whose == OURS)
+  if (whose == OURS && node->looks > 0)
     msg_inbox_push(&node->inbox, d->parcel, window < INBOX_MAX ? (size_t)window : INBOX_MAX);
-  else if (whose == UNSURE)
+  else if (whose != OTHERS)
     msg_inbox_lose(&node->inbox);
   msg_mutex_unlock(node->mtx);
 }
@@ -61,6 +61,26 @@ bool msg_deliver(msg_store *store, msg_event *event) {
     msg_nodes_each(store, deliver_to, &d);
   msg_parcel_unref(d.parcel);
   return true;
+}
+
+typedef struct putting {
+  const msg_put *puts;
+  size_t n;
+} putting;
+
+static void note_put(msg_node *node, void *arg) {
+  const putting *p = arg;
+  msg_mutex_lock(node->mtx);
+  for (size_t i = 0; i < p->n; i++)
+    if (!p->puts[i].message->exclusive && whose_locked(node, p->puts[i].message, 0) != OTHERS)
+      node->puts++;
+  msg_mutex_unlock(node->mtx);
+}
+
+void msg_deliver_put(msg_store *store, const msg_put *puts, size_t n) {
+  putting p = {puts, n};
+  if (store->ops->caps(store) & MSG_CAP_PUSH)
+    msg_nodes_each(store, note_put, &p);
 }
 
 static void ring(msg_node *node, void *arg) {

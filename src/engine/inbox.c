@@ -66,13 +66,13 @@ static void drop_at(msg_inbox *b, size_t i) {
   memmove(&b->at[i], &b->at[i + 1], (b->n - i) * sizeof *b->at);
 }
 
-static void empty(msg_inbox *b) {
+void msg_inbox_empty(msg_inbox *b) {
   while (b->n > 0)
     drop_at(b, b->n - 1);
 }
 
 void msg_inbox_lose(msg_inbox *b) {
-  empty(b);
+  msg_inbox_empty(b);
   b->epoch++;
   b->rung = true;
 }
@@ -112,9 +112,9 @@ static int take_out(msg_parcel *p, msg_message *to) {
   return MSG_OK;
 }
 
-/* No push is later than `since`, or a look at the store may have given it, too. */
-static bool is_new(const msg_inbox *b, const struct msg_inbox_item *item, uint64_t since) {
-  return item->number > since && (b->scanned_ms == 0 || item->parcel->told_ms > b->scanned_ms);
+/* It was told by itself after the last look at the store that found something: not by both. */
+static bool is_new(const msg_inbox *b, const msg_parcel *p) {
+  return b->scanned_ms == 0 || p->told_ms > b->scanned_ms;
 }
 
 /* Room for what is taken comes first, so that nothing is lost on the way. */
@@ -139,11 +139,11 @@ int msg_inbox_take(msg_inbox *b, msg_inbox_fn wants, const void *arg, size_t max
   *soon = true;
   for (; i < b->n && out->n < max && rc == MSG_OK; i++) {
     struct msg_inbox_item item = b->at[i];
-    if (!wants(arg, &item.parcel->message)) {
+    if (item.number <= since || !wants(arg, &item.parcel->message)) {
       b->at[kept++] = item;
       continue;
     }
-    *soon = *soon && is_new(b, &item, since);
+    *soon = *soon && is_new(b, item.parcel);
     rc = take_one(b, &item, out);
     b->bytes -= item.parcel->bytes;
     msg_parcel_unref(item.parcel);
@@ -193,7 +193,7 @@ void msg_inbox_scanned(msg_inbox *b, msg_list *found) {
 }
 
 void msg_inbox_clear(msg_inbox *b) {
-  empty(b);
+  msg_inbox_empty(b);
   msg_free(b->at);
   msg_free(b->taking);
   *b = (msg_inbox){0};

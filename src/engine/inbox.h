@@ -1,7 +1,7 @@
-/* inbox.h - what a store's watch pushed to a node and nobody took yet. It is never all there is:
- * whoever takes from it knows, by an epoch, that a look at the store found nothing more before, and
- * that nothing was lost since. What does not fit is dropped, which moves the epoch: the store has
- * it. Not thread-safe: the node's mutex guards it. Private to engine/. */
+/* inbox.h - what a store's watch pushed to a node while somebody looks for it. It is never all there
+ * is: whoever takes from it has looked at the store before, and knows by the epoch that nothing was
+ * lost since. What does not fit is dropped, which moves the epoch: the store has it. Not
+ * thread-safe: the node's mutex guards it. Private to engine/. */
 #ifndef MSG_ENGINE_INBOX_H
 #define MSG_ENGINE_INBOX_H
 
@@ -37,13 +37,14 @@ typedef struct msg_inbox {
 bool msg_inbox_push(msg_inbox *b, msg_parcel *parcel, size_t max);
 /** Drop all: only the store knows now. */
 void msg_inbox_lose(msg_inbox *b);
+/** Drop all: nobody looks. */
+void msg_inbox_empty(msg_inbox *b);
 
 /** Is this one to be taken? */
 typedef bool (*msg_inbox_fn)(const void *arg, const msg_message *m);
-/** Move the first `max` that are to be taken to *out, which is empty, in delivery order. *soon: all
- *  of them came after push number `since`, and the store's looks gave none of them: they need no
- *  look (seen_soon). Until msg_inbox_took they are in `taking`. Errors: MSG_NOMEM: only the store
- *  knows now. */
+/** Move the first `max` that came after push number `since` and are to be taken to *out, which is
+ *  empty, in delivery order. Until msg_inbox_took they are in `taking`. *soon: no look at the store
+ *  can have given any of them. Errors: MSG_NOMEM: only the store knows now. */
 int msg_inbox_take(msg_inbox *b, msg_inbox_fn wants, const void *arg, size_t max, uint64_t since,
                    msg_list *out, bool *soon);
 /** The mark of these is done. */

@@ -36,12 +36,9 @@ static void move_to(msg_list *found, msg_list *out) {
 
 static int mark_found(msg_look *l, const msg_list *found, bool soon, bool *won, msg_err *err) {
   msg_session *session = l->call->session;
-  int rc = MSG_UNSUPPORTED;
   if (soon && session->ops->seen_soon)
-    rc = session->ops->seen_soon(session, &l->use->actor, found, won, err);
-  if (rc == MSG_UNSUPPORTED)
-    rc = MSG_STORE(l->use, session, seen, &l->use->actor, found, won, err);
-  return rc;
+    return MSG_STORE(l->use, session, seen_soon, &l->use->actor, found, won, err);
+  return MSG_STORE(l->use, session, seen, &l->use->actor, found, won, err);
 }
 
 /* Marks what was found, and moves what was won to *out. Whatever can fail comes before the mark. */
@@ -66,12 +63,35 @@ static int mark(msg_look *l, msg_list *found, bool soon, msg_list *out, msg_err 
 
 /* --- two places to look -------------------------------------------------------------------- */
 
-uint64_t msg_look_epoch(msg_node *node) {
+/* A look that begins now. Its epoch stays the same while every message that comes is pushed to the
+ * inbox, and none is lost; 0: they are not. */
+static msg_looked now_of(msg_node *node) {
   uint32_t epoch = msg_cursor_epoch(node->cursor);
   msg_mutex_lock(node->mtx);
-  uint64_t both = (uint64_t)epoch << 32 | node->inbox.epoch;
+  msg_looked now = {.epoch = epoch == 0 ? 0 : (uint64_t)epoch << 32 | node->inbox.epoch,
+                    .pushes = node->inbox.pushes,
+                    .puts = node->puts};
   msg_mutex_unlock(node->mtx);
-  return epoch == 0 ? 0 : both;
+  return now;
+}
+
+void msg_look_begin(msg_look *l, msg_use *u, msg_call *call) {
+  *l = (msg_look){.use = u, .call = call};
+  msg_mutex_lock(u->node->mtx);
+  u->node->looks++;
+  msg_mutex_unlock(u->node->mtx);
+}
+
+void msg_look_news(msg_look *l) {
+  l->looked = now_of(l->use->node);
+}
+
+void msg_look_end(msg_look *l) {
+  msg_node *node = l->use->node;
+  msg_mutex_lock(node->mtx);
+  if (--node->looks == 0 && node->inbox.n > 0)
+    msg_inbox_lose(&node->inbox);
+  msg_mutex_unlock(node->mtx);
 }
 
 /* What one look found, and how many there were before the others were faster. */
@@ -84,7 +104,7 @@ typedef struct finding {
 static int look_in_store(msg_look *l, const msg_unseen *query, finding *f, msg_list *out,
                          msg_err *err) {
   msg_node *node = l->use->node;
-  uint64_t epoch = msg_look_epoch(node);
+  msg_looked looked = now_of(node);
   msg_session *session = msg_call_looks(l->call);
   int rc = MSG_STORE(l->use, session, unseen, &l->use->actor, query, &f->found, err);
   f->n = f->found.n;
@@ -96,7 +116,7 @@ static int look_in_store(msg_look *l, const msg_unseen *query, finding *f, msg_l
   if (f->found.n > 0)
     rc = mark(l, &f->found, false, out, err);
   if (rc == MSG_OK && f->n < query->max)
-    l->whole = epoch;
+    l->looked = looked;
   return rc;
 }
 
@@ -126,7 +146,8 @@ static int look_in_inbox(msg_look *l, const msg_unseen *query, finding *f, msg_l
   msg_node *node = l->use->node;
   bool soon;
   msg_mutex_lock(node->mtx);
-  int rc = msg_inbox_take(&node->inbox, is_meant, query, query->max, l->pushes, &f->found, &soon);
+  int rc =
+      msg_inbox_take(&node->inbox, is_meant, query, query->max, l->looked.pushes, &f->found, &soon);
   msg_mutex_unlock(node->mtx);
   if (rc != MSG_OK)
     return msg_err_nomem(err);
@@ -153,7 +174,7 @@ static int look_in_inbox(msg_look *l, const msg_unseen *query, finding *f, msg_l
 static int look_once(msg_look *l, const msg_unseen *query, size_t *found_n, msg_list *out,
                      msg_err *err) {
   finding f = {.found = MSG_LIST_INIT};
-  bool inbox = l->whole != 0 && l->whole == msg_look_epoch(l->use->node);
+  bool inbox = l->looked.epoch != 0 && l->looked.epoch == now_of(l->use->node).epoch;
   int rc = inbox ? look_in_inbox(l, query, &f, out, err) : look_in_store(l, query, &f, out, err);
   *found_n = f.n;
   msg_list_clear(&f.found);

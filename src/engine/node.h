@@ -80,6 +80,9 @@ int msg_node_fill(msg_node *node, msg_message *m, const msg_options *options, ms
 /** Put filled messages as one batch. ids[i], existed[i] (either may be NULL) as in msg_put. */
 int msg_node_send(msg_node *node, msg_call *call, const msg_message *messages, size_t n,
                   msg_oid *ids, bool *existed, msg_err *err);
+/** These were put without the functions here: whoever in this process awaits from now on finds
+ *  them. */
+void msg_node_put_beside(msg_node *node, const msg_put *puts, size_t n);
 /** Send a request (filled) and wait for up to `answers` answers. Appends what came. None:
  *  MSG_TIMEOUT. The request's id in *id (NULL allowed) even then. A request inside a host
  *  transaction leaves at once through `aside`. Errors: MSG_MISUSE when the message schema is in a

@@ -16,11 +16,18 @@
 
 #define MSG_VAIN_MAX 64
 
+/* How far it was looked at the store for something: all there was then is handed out. */
+typedef struct msg_looked {
+  uint64_t epoch;  /* as of msg_look; 0: it was not */
+  uint64_t pushes; /* what was pushed before it was there for the look to find */
+  uint64_t puts;   /* of this process, for the node, until then */
+} msg_looked;
+
 /* A pattern that is known to be registered in the store. */
 typedef struct msg_listening {
   msg_pattern *pattern;
+  msg_looked looked;
   int64_t since_ms; /* monotonic: what was durable before may have come before the listener */
-  uint64_t whole;   /* msg_look: how far it was looked at */
 } msg_listening;
 
 struct msg_node {
@@ -49,11 +56,13 @@ struct msg_node {
   msg_policy *policy;
   msg_listening *listens;
   size_t listen_count, listen_cap;
-  uint64_t whole;    /* msg_look: of everything listened to */
   msg_oid *reserved; /* requests that wait for their answers */
   size_t reserved_count, reserved_cap;
   bool reserved_looked; /* a look left their answers alone */
-  msg_inbox inbox;
+  msg_looked looked;    /* for everything listened to */
+  msg_inbox inbox;      /* filled while somebody looks */
+  int looks;
+  uint64_t puts;                   /* by this process, which the node is to get */
   struct msg_bid *bids;            /* claims that wait: offer.h */
   msg_pattern *vain[MSG_VAIN_MAX]; /* claims that found nothing, oldest first */
   size_t vain_count;
@@ -101,7 +110,6 @@ typedef struct msg_wait {
   bool waits, last, entered; /* time-out above 0; the deadline is over; counted as a waiter */
   int64_t deadline_ms;       /* monotonic */
   uint32_t mark;
-  uint64_t pushes; /* of the inbox, when it began */
   int64_t look_ms; /* monotonic: the next sleep ends at the latest */
 } msg_wait;
 
@@ -122,26 +130,30 @@ int msg_wait_blind(const char *verb, const char *topic, msg_err *err);
 
 /* ---- looking: look.c ---- */
 
-/* One who looks again and again for the same. */
+/* One call that looks again and again for the same: at the store, then, while nothing was lost, at
+ * what is pushed. */
 typedef struct msg_look {
   msg_use *use;
   msg_call *call;
-  uint64_t pushes; /* of the inbox, when the call began */
-  /* msg_look_epoch at a look at the store that found nothing more, since when the inbox has
-   * everything; 0: there was none */
-  uint64_t whole;
+  msg_looked looked;
 } msg_look;
 
-/** It stays the same while every message that comes is pushed to the node's inbox, and none is lost;
- *  0: they are not. */
-uint64_t msg_look_epoch(msg_node *node);
-
+/** Without memory of an earlier one: the first look is at the store. */
+void msg_look_begin(msg_look *l, msg_use *u, msg_call *call);
+/** Nothing that it looks for can have come before now. */
+void msg_look_news(msg_look *l);
 /** Take up to query->max of what the node may be handed, marking it seen; appends to *out. Finding
  *  nothing is MSG_OK. */
 int msg_look_take(msg_look *l, const msg_unseen *query, msg_list *out, msg_err *err);
+void msg_look_end(msg_look *l);
 
 /** Messages from index `from` on are about to reach the caller: remember and count them. */
 void msg_look_handed(msg_node *node, const msg_list *out, size_t from, enum msg_stat stat);
+
+/* ---- what comes: deliver.c ---- */
+
+/** These were put by this process: a call that begins now finds them, told by the watch or not. */
+void msg_deliver_put(msg_store *store, const msg_put *puts, size_t n);
 
 /* ---- nodes: node.c ---- */
 

@@ -32,7 +32,7 @@ static void remember_listen(msg_node *node, const char *pattern) {
           MSG_OK) {
     node->listens[node->listen_count++] = new;
     new.pattern = NULL;
-    node->whole = 0;
+    node->looked.epoch = 0;
   }
   msg_mutex_unlock(node->mtx);
   msg_pattern_free(new.pattern);
@@ -62,22 +62,29 @@ void msg_node_forget(msg_node *node) {
   msg_mutex_unlock(node->mtx);
 }
 
-/* How far it was looked for what `pattern` means; NULL: everything listened to. */
-static uint64_t whole_of(msg_node *node, const msg_pattern *pattern) {
-  msg_mutex_lock(node->mtx);
-  msg_listening *l = pattern ? find_listen_locked(node, msg_pattern_text(pattern)) : NULL;
-  uint64_t whole = l ? l->whole : pattern ? 0 : node->whole;
-  msg_mutex_unlock(node->mtx);
-  return whole;
+/* Where the looks for a pattern are remembered; NULL: everything listened to. */
+static msg_looked *looked_locked(msg_node *node, const msg_pattern *pattern) {
+  if (!pattern)
+    return &node->looked;
+  msg_listening *l = find_listen_locked(node, msg_pattern_text(pattern));
+  return l ? &l->looked : NULL;
 }
 
-static void set_whole(msg_node *node, const msg_pattern *pattern, uint64_t whole) {
+static void remember_look(msg_node *node, const msg_pattern *pattern, const msg_looked *looked) {
   msg_mutex_lock(node->mtx);
-  msg_listening *l = pattern ? find_listen_locked(node, msg_pattern_text(pattern)) : NULL;
-  if (l)
-    l->whole = whole;
-  else if (!pattern)
-    node->whole = whole;
+  msg_looked *at = looked_locked(node, pattern);
+  if (at)
+    *at = *looked;
+  msg_mutex_unlock(node->mtx);
+}
+
+/* A call that waits goes on where the one before it ended, unless this process has put something for
+ * it since. */
+static void recall_look(msg_node *node, const msg_pattern *pattern, msg_looked *looked) {
+  msg_mutex_lock(node->mtx);
+  const msg_looked *at = looked_locked(node, pattern);
+  if (at && at->puts == node->puts)
+    *looked = *at;
   msg_mutex_unlock(node->mtx);
 }
 
@@ -131,42 +138,45 @@ int msg_node_unlisten(msg_node *node, msg_call *call, const char *pattern, msg_e
 
 /* --- awaiting ------------------------------------------------------------------------------ */
 
-static int look_for_await(msg_use *u, msg_call *call, const msg_wait *w, const msg_pattern *pattern,
-                          size_t max, msg_list *out, msg_err *err) {
-  msg_look look = {.use = u, .call = call, .pushes = w->pushes};
+static int look_for_await(msg_look *l, const msg_pattern *pattern, size_t max, msg_list *out,
+                          msg_err *err) {
+  const msg_policy *policy = l->use->policy;
   msg_oid *reserved = NULL;
   msg_unseen query = {.pattern = pattern,
-                      .paused = (const msg_pattern *const *)u->policy->paused,
-                      .paused_count = u->policy->paused_count,
+                      .paused = (const msg_pattern *const *)policy->paused,
+                      .paused_count = policy->paused_count,
                       .max = max};
-  int rc = msg_reserve_copy(u->node, &reserved, &query.reserved_count, err);
+  int rc = msg_reserve_copy(l->use->node, &reserved, &query.reserved_count, err);
   if (rc != MSG_OK)
     return rc;
   query.reserved = reserved;
-  const uint64_t before = look.whole = whole_of(u->node, pattern);
-  rc = msg_look_take(&look, &query, out, err);
-  if (look.whole != before)
-    set_whole(u->node, pattern, look.whole);
+  rc = msg_look_take(l, &query, out, err);
   msg_free(reserved);
   return rc;
 }
 
 /* Looks until something came or the wait is over. */
-static int await(msg_use *u, msg_call *call, msg_wait *w, const msg_pattern *pattern, size_t max,
-                 msg_list *out, msg_err *err) {
+static int await(msg_look *l, msg_wait *w, const msg_pattern *pattern, size_t max, msg_list *out,
+                 msg_err *err) {
   const size_t before = out->n;
+  msg_use *u = l->use;
   int rc = MSG_OK;
   if (pattern && !knows_listen(u->node, msg_pattern_text(pattern)))
-    rc = listen(u, call, msg_pattern_text(pattern), catches_up(u), err);
+    rc = listen(u, l->call, msg_pattern_text(pattern), catches_up(u), err);
   if (rc == MSG_EXISTS)
     rc = MSG_OK;
+  if (w->waits)
+    recall_look(u->node, pattern, &l->looked);
   while (rc == MSG_OK) {
     msg_wait_mark(w);
-    rc = look_for_await(u, call, w, pattern, max, out, err);
+    if (w->last) /* whatever was told */
+      l->looked.epoch = 0;
+    rc = look_for_await(l, pattern, max, out, err);
     if (rc != MSG_OK || out->n > before)
       break;
     rc = msg_wait_again(w, err);
   }
+  remember_look(u->node, pattern, &l->looked);
   if (rc == MSG_OK)
     msg_look_handed(u->node, out, before, MSG_STAT_AWAITED);
   return rc;
@@ -176,6 +186,7 @@ int msg_node_await(msg_node *node, msg_call *call, const char *pattern, int64_t 
                    size_t max, msg_list *out, msg_err *err) {
   msg_use u;
   msg_wait w;
+  msg_look look;
   msg_pattern *compiled = NULL;
   int rc = msg_use_begin(&u, node, err);
   if (rc != MSG_OK)
@@ -187,7 +198,9 @@ int msg_node_await(msg_node *node, msg_call *call, const char *pattern, int64_t 
   if (rc == MSG_OK)
     rc = msg_wait_begin(&w, &u, call, "await", pattern, timeout_ms, err);
   if (rc == MSG_OK) {
-    rc = await(&u, call, &w, compiled, max, out, err);
+    msg_look_begin(&look, &u, call);
+    rc = await(&look, &w, compiled, max, out, err);
+    msg_look_end(&look);
     msg_wait_end(&w);
   }
   msg_pattern_free(compiled);
@@ -252,7 +265,7 @@ typedef struct claiming {
 } claiming;
 
 /* A claim writes, so a waiter asks first whether there is something: fifty idle ones cost no
- * write. */
+ * write. Where what comes is pushed, looks are rare. */
 static int claim_by_look(claiming *c, msg_list *out, msg_err *err) {
   msg_use *u = c->use;
   bool there = true;
@@ -260,7 +273,7 @@ static int claim_by_look(claiming *c, msg_list *out, msg_err *err) {
   c->epoch = msg_cursor_epoch(u->node->cursor);
   c->policy = u->policy;
   c->query->offered_count = 0;
-  if (c->wait->waits)
+  if (c->wait->waits && c->epoch == 0)
     rc = MSG_STORE(u, msg_call_looks(c->call), claimable, &u->actor, c->query, &there, err);
   if (rc == MSG_OK && there)
     rc = MSG_STORE(u, c->call->session, claim, &u->actor, c->query, out, err);

@@ -5,7 +5,7 @@ typedef struct quest {
   msg_oid id; /* of the request */
   size_t wanted, before;
   msg_list *out;
-  uint64_t whole; /* msg_look: before it was sent there was no answer */
+  msg_look look;
 } quest;
 
 static size_t got(const quest *q) {
@@ -13,33 +13,33 @@ static size_t got(const quest *q) {
 }
 
 /* An answer may be there before the put returns, so the id is spoken for first. With a key seen
- * before, it is another request's id whose answers count. */
+ * before, it is another request's id whose answers count, also those that are there already. */
 static int ask(msg_use *u, msg_call *call, const msg_message *request, quest *q, msg_err *err) {
   msg_oid stored;
   q->id = request->id;
   int rc = msg_reserve_add(u->node, &q->id, err);
   if (rc != MSG_OK)
     return rc;
-  q->whole = msg_look_epoch(u->node);
   rc = msg_send_one(u, msg_call_looks(call), request, &stored, err);
   if (rc == MSG_OK && msg_oid_cmp(&stored, &q->id) != 0) {
     rc = msg_reserve_add(u->node, &stored, err);
     msg_reserve_drop(u->node, &q->id);
     q->id = stored;
-    q->whole = 0;
+    q->look.looked.epoch = 0;
   } else if (rc != MSG_OK) {
     msg_reserve_drop(u->node, &q->id);
   }
   return rc;
 }
 
-static int collect(msg_use *u, msg_call *call, msg_wait *w, quest *q, msg_err *err) {
-  msg_look look = {.use = u, .call = call, .pushes = w->pushes, .whole = q->whole};
+static int collect(msg_wait *w, quest *q, msg_err *err) {
   int rc = MSG_OK;
   while (rc == MSG_OK) {
     msg_wait_mark(w);
+    if (w->last) /* whatever was told */
+      q->look.looked.epoch = 0;
     msg_unseen query = {.answers_to = &q->id, .max = q->wanted - got(q)};
-    rc = msg_look_take(&look, &query, q->out, err);
+    rc = msg_look_take(&q->look, &query, q->out, err);
     if (rc == MSG_OK && got(q) == q->wanted)
       return MSG_OK;
     if (rc == MSG_OK)
@@ -65,7 +65,7 @@ static int request_and_collect(msg_use *u, msg_call *call, const msg_message *re
   msg_node_count(node, MSG_STAT_REQUESTS, 1);
   if (id)
     *id = q->id;
-  rc = collect(u, call, w, q, err);
+  rc = collect(w, q, err);
   msg_reserve_drop(node, &q->id);
   if (rc == MSG_OK)
     msg_look_handed(node, q->out, q->before, MSG_STAT_ANSWERS);
@@ -90,7 +90,10 @@ int msg_node_request(msg_node *node, msg_call *call, msg_message *request, int64
     return rc;
   rc = msg_wait_begin(&w, &u, call, "request", request->topic, timeout_ms, err);
   if (rc == MSG_OK) {
+    msg_look_begin(&q.look, &u, call);
+    msg_look_news(&q.look);
     rc = request_and_collect(&u, call, request, &w, &q, id, err);
+    msg_look_end(&q.look);
     msg_wait_end(&w);
   }
   msg_use_end(&u);

@@ -130,9 +130,16 @@ static int put(msg_use *u, msg_session *session, const msg_message *messages, ms
       puts[i].key_until_ms = msg_clock_add(m->timestamp_ms, window_ms);
   }
   int rc = MSG_STORE(u, session, put, &u->actor, puts, n, err);
-  if (rc == MSG_OK)
-    count_sent(u->node, puts, n);
+  if (rc != MSG_OK)
+    return rc;
+  count_sent(u->node, puts, n);
+  msg_deliver_put(u->node->store, puts, n);
   return rc;
+}
+
+void msg_node_put_beside(msg_node *node, const msg_put *puts, size_t n) {
+  if (msg_node_check(node, NULL) == MSG_OK)
+    msg_deliver_put(node->store, puts, n);
 }
 
 int msg_send_one(msg_use *u, msg_session *session, const msg_message *m, msg_oid *id,

@@ -27,9 +27,6 @@ int msg_wait_begin(msg_wait *w, msg_use *use, msg_call *call, const char *verb, 
   w->waits = timeout_ms > 0;
   w->look_ms = MSG_NEVER;
   w->deadline_ms = msg_clock_add(msg_clock_mono_ms(), timeout_ms);
-  msg_mutex_lock(use->node->mtx);
-  w->pushes = use->node->inbox.pushes;
-  msg_mutex_unlock(use->node->mtx);
   return probe(w, err);
 }
 

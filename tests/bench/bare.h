@@ -1,6 +1,14 @@
-/* bare.h - the floor's statements: what the product does, written by hand on the same tables. */
+/* bare.h - the floor's statements: the same work written by hand, on msg_store_message alone. */
 #ifndef BENCH_BARE_H
 #define BENCH_BARE_H
+
+/* Turns a database of the product's into one where a message is one row of one table and claims
+ * change that row: the plain queue that anybody would write. */
+#define BARE_SHAPE                                                                                 \
+  "DROP TABLE msg_store_ready;"                                                                    \
+  " CREATE INDEX msg_store_message_ready ON msg_store_message(queue, topic, priority, deliver_at)" \
+  " WHERE state = 1;"                                                                              \
+  " CREATE INDEX msg_store_message_claimed ON msg_store_message(due) WHERE state = 6"
 
 /* ?1 id, ?2 topic, ?3 state, ?4 now, ?5 exclusive, ?6 delete_at, ?7 value */
 #define BARE_INSERT                                                                                \
@@ -11,13 +19,13 @@
 
 /* ?1 topic, ?2 lease, ?3 count */
 #define BARE_CLAIM                                                                                 \
-  "UPDATE msg_store_message SET state = 6, lease = ?2, attempts = attempts + 1"                    \
+  "UPDATE msg_store_message SET state = 6, due = ?2, attempts = attempts + 1"                      \
   " WHERE seq IN (SELECT seq FROM msg_store_message WHERE state = 1 AND queue = 'msg' AND topic "  \
   "= ?1"                                                                                           \
   " ORDER BY priority, deliver_at LIMIT ?3)"                                                       \
   " RETURNING id, value"
 
 /* ?1 id, ?2 lease */
-#define BARE_ACK "DELETE FROM msg_store_message WHERE id = ?1 AND state = 6 AND lease = ?2"
+#define BARE_ACK "DELETE FROM msg_store_message WHERE id = ?1 AND state = 6 AND due = ?2"
 
 #endif

@@ -3,6 +3,8 @@
  * some; they end with it. */
 #include "bench/bench.h"
 
+#include "bench/bare.h"
+
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -88,6 +90,13 @@ void bench_close(sqlite3 *db) {
 
 void bench_make(const char *name) {
   bench_close(bench_open(name, "NORMAL", true));
+}
+
+void bench_make_bare(const char *name) {
+  bench_make(name);
+  sqlite3 *db = bench_open(name, "NORMAL", false);
+  bench_exec(db, BARE_SHAPE);
+  bench_close(db);
 }
 
 sqlite3_stmt *bench_prepare(sqlite3 *db, const char *sql) {

@@ -1,9 +1,9 @@
 /* bench.h - what the benchmarks share: databases, clocks, and the report that sets each figure
  * beside its floor.
  *
- * A floor is the same work in bare SQLite statements, or bare libmongoc calls, on a database with
- * the same tables and indexes (made by the extension, then opened without it), measured in turn
- * with the product in the same run. */
+ * A floor is the same work in bare SQLite statements on a table of the same columns and indexes
+ * (bare.h), or in bare libmongoc calls on the product's own collections and indexes, measured in
+ * turn with the product in the same run. */
 #ifndef BENCH_H
 #define BENCH_H
 
@@ -19,11 +19,14 @@ double bench_cpu(void); /* CPU seconds of this process, user and system */
 int64_t bench_epoch_ms(void);
 
 /* ---- databases (a fresh file each; WAL) ---- */
-/** Open `name` in the run's directory. product: load msg.so and open the node; else bare. Dies with a message on failure. */
+/** Open `name` in the run's directory. product: load msg.so and open the node; else bare. Dies with
+ *  a message on failure. */
 sqlite3 *bench_open(const char *name, const char *synchronous, bool product);
 void bench_load(sqlite3 *db); /* msg.so */
 /** Make `name` with the product's schema and leave it closed. */
 void bench_make(const char *name);
+/** The same for a floor: of the shape of bare.h. */
+void bench_make_bare(const char *name);
 void bench_close(sqlite3 *db);
 const char *bench_path(const char *name);
 void bench_exec(sqlite3 *db, const char *sql);

@@ -1,4 +1,5 @@
-/* local_await.c - a broadcast await with 100,000 live messages: all unseen, and all seen but the newest. */
+/* local_await.c - a broadcast await with 100,000 live messages: all unseen, and all seen but the
+ * newest. */
 #include <stdio.h>
 
 #include "bench/bench.h"

@@ -15,6 +15,9 @@ static const char *const fill =
     "1000000 + i, 'bench',"
     " 'host', 1, 1000000 + i, 0, 0, '%s' FROM n";
 
+static const char *const ready = "INSERT INTO msg_store_ready SELECT queue, topic, priority, "
+                                 "deliver_at, seq FROM msg_store_message";
+
 typedef struct side {
   sqlite3 *db;
   sqlite3_stmt *claim, *ack;
@@ -23,10 +26,12 @@ typedef struct side {
 
 static void open_side(side *s, const char *name, const char *synchronous, bool product, int rows) {
   char *sql = sqlite3_mprintf(fill, rows, bench_payload());
-  bench_make(name);
+  (product ? bench_make : bench_make_bare)(name);
   s->product = product;
   s->db = bench_open(name, synchronous, product);
   bench_exec(s->db, sql);
+  if (product)
+    bench_exec(s->db, ready);
   sqlite3_free(sql);
   s->claim =
       bench_prepare(s->db, product ? "SELECT id, value FROM msg_claim('orders', ?3)" : BARE_CLAIM);
@@ -55,7 +60,8 @@ static int claim(side *s, int count, char *ids) {
   return rc == SQLITE_DONE ? n : -1;
 }
 
-/* Both sides settle singly; a batch is the product's own (the floor of the batch is the insert rate). */
+/* Both sides settle singly; a batch is the product's own (the floor of the batch is the insert
+ * rate). */
 static double singles(side *s, int count) {
   char ids[64];
   double t = bench_now();

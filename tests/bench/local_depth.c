@@ -1,4 +1,5 @@
-/* local_depth.c - a claim of 10 with a thousand and with a million messages waiting, in four shapes. */
+/* local_depth.c - a claim of 10 with a thousand and with a million messages waiting, in four
+ * shapes. */
 #include <stdio.h>
 
 #include "bench/bench.h"
@@ -7,8 +8,8 @@ enum { CLAIMS = 200, READY = 10000 };
 
 typedef struct shape {
   const char *name;
-  const char *
-      rows; /* %d: how many stand in front; the columns state, priority, deliver_at, due, delete_at, grp, ... */
+  /* %d: how many stand in front; the columns state, priority, deliver_at, due, delete_at, grp */
+  const char *rows;
 } shape;
 
 #define FRONT(state, deliver_at, due, delete_at, grp)                                              \
@@ -42,9 +43,12 @@ static void fill(sqlite3 *db, const shape *s, int front) {
       READY, bench_payload());
   bench_exec(db, sql);
   sqlite3_free(sql);
-  bench_exec(db, "INSERT INTO msg_store_lease VALUES(20000000, 'elsewhere', 'x', 'elsewhere', 0, "
-                 "4000000000000)");
-  bench_exec(db, "UPDATE msg_store_message SET lease = 20000000 WHERE state = 6");
+  bench_exec(db, "INSERT INTO msg_store_lease VALUES(1, 'elsewhere', 'x', 'elsewhere', 0, "
+                 "4000000000000, 1, 1, 1)");
+  bench_exec(db, "INSERT INTO msg_store_claim SELECT seq, 1, 1 FROM msg_store_message "
+                 "WHERE state = 6");
+  bench_exec(db, "INSERT INTO msg_store_ready SELECT queue, topic, priority, deliver_at, seq FROM "
+                 "msg_store_message WHERE state = 1");
   bench_exec(db, "PRAGMA wal_checkpoint(TRUNCATE)");
 }
 

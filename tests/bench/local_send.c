@@ -49,7 +49,7 @@ static void pair(const char *synchronous, int exclusive, int batch, double targe
   side ours, bare;
   snprintf(name, sizeof name, "send-%s-%d-%d.db", synchronous, exclusive, batch);
   snprintf(bare_name, sizeof bare_name, "bare-%s", name);
-  bench_make(bare_name);
+  bench_make_bare(bare_name);
   ours = (side){.db = bench_open(name, synchronous, true), .product = true};
   bare = (side){.db = bench_open(bare_name, synchronous, false)};
   ours.send = bench_prepare(ours.db, exclusive ? "SELECT msg_enqueue('orders', ?1)"

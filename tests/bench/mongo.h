@@ -29,7 +29,8 @@ typedef struct bare {
   bson_t like; /* a message less its id, timestamp and what is of an answer */
 } bare;
 
-/** `database` anew, with the product's indexes, empty; copies are exclusive or not. options as above. */
+/** `database` anew, with the product's indexes, empty; copies are exclusive or not. options: as
+ *  above. */
 void bare_open(bare *b, const char *database, const char *topic, bool exclusive,
                const char *options);
 /** Another client of it, whose documents are like `like`; NULL: bare_like says it later. */

@@ -82,9 +82,6 @@ static double calls(const char *database, bool exclusive, int n, int batch, int 
            exclusive ? "SELECT json_group_array(id) FROM msg_claim('jobs', %d, 30000, 500)"
                      : "SELECT json_group_array(id) FROM msg_await('jobs', 500, %d)",
            batch);
-  if (!exclusive)
-    snprintf(take, sizeof take, "SELECT json_group_array(id) FROM msg_await('jobs', 500, %d)",
-             batch);
   bare_open(&b, database, "jobs", exclusive, NULL);
   open_all(c, n, database, take, exclusive);
   for (int i = 0; i < n; i++) {

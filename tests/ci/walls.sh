@@ -117,7 +117,7 @@ check_tests() {
   local file folder name known='' without_mongodb=
   if [[ -n ${MSG_BUILD:-} ]]; then
     known=$(ctest --test-dir "$MSG_BUILD" -N | sed -nE 's/^ *Test +#[0-9]+: //p')
-    [[ $'\n'$known$'\n' == *$'\n'mongo.available$'\n'* ]] || without_mongodb=yes
+    [[ $'\n'$known$'\n' == *$'\n'mongo.start$'\n'* ]] || without_mongodb=yes
   fi
   while read -r file; do
     folder=${file#tests/} && folder=${folder%/*} && name=${file##*/}

@@ -340,7 +340,7 @@ static void a_paused_topic_is_left_alone(void **state) {
   rig_close(&r);
 }
 
-#define ON_ALL(f) RIG_TEST(f, fake), RIG_TEST(f, file), RIG_TEST(f, memory)
+#define ON_ALL(f) RIG_TEST(f, fake), RIG_TEST(f, push), RIG_TEST(f, file), RIG_TEST(f, memory)
 
 int main(void) {
   const struct CMUnitTest tests[] = {

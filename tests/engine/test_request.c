@@ -254,7 +254,7 @@ static void aside_carries_what_is_not_the_hosts(void **state) {
   rig_close(&r);
 }
 
-#define ON_THREADS(f) RIG_TEST(f, fake), RIG_TEST(f, no_watch), RIG_TEST(f, file)
+#define ON_THREADS(f) RIG_TEST(f, fake), RIG_TEST(f, push), RIG_TEST(f, no_watch), RIG_TEST(f, file)
 
 int main(void) {
   const struct CMUnitTest tests[] = {

@@ -351,12 +351,14 @@ static void claimers_do_not_share_a_message(void **state) {
   rig_close(&r);
 }
 
-#define ON_THREADS(f) RIG_TEST(f, fake), RIG_TEST(f, no_watch), RIG_TEST(f, file)
+#define ON_THREADS(f) RIG_TEST(f, fake), RIG_TEST(f, push), RIG_TEST(f, no_watch), RIG_TEST(f, file)
 
 int main(void) {
   const struct CMUnitTest tests[] = {
       ON_THREADS(a_send_wakes_an_await),
-      ON_THREADS(a_send_wakes_a_claim),
+      RIG_TEST(a_send_wakes_a_claim, fake),
+      RIG_TEST(a_send_wakes_a_claim, no_watch),
+      RIG_TEST(a_send_wakes_a_claim, file),
       ON_THREADS(a_time_out_is_kept),
       RIG_TEST(a_time_out_is_kept, memory),
       RIG_TEST(what_is_there_needs_no_wait, fake),

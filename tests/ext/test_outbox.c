@@ -175,7 +175,7 @@ static int statement_ended(unsigned type, void *arg, void *stmt, void *ns) {
   struct watch *w = arg;
   const char *sql = sqlite3_sql(stmt);
   (void)type, (void)ns;
-  w->leased = w->leased || strstr(sql, "SET state = 6");
+  w->leased = w->leased || strstr(sql, "msg_store_claim(");
   if (w->leased && !w->done && strncmp(sql, "RELEASE", 7) == 0) {
     w->done = true;
     sqlite3_interrupt(w->db);

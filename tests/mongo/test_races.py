@@ -14,7 +14,7 @@ TRIES = 4  # of a race in which somebody got nothing: whoever came late was none
 
 
 class Claimer:
-    """A process of ours that claims batches and acknowledges them, with pauses that let Java come."""
+    """A process of ours that claims batches and acknowledges them, with pauses for Java to come."""
 
     def __init__(self, case, node, batch, pause_s):
         self.worker = case.worker(node)

@@ -151,6 +151,32 @@ static void an_id_given_twice_is_done_once(void **state) {
   }
 }
 
+/* Under several tokens: that which holds tells. */
+static void an_id_given_with_other_tokens_too(void **state) {
+  contract *k = *state;
+  static const enum msg_settle_verb verbs[] = {MSG_SETTLE_EXTEND, MSG_SETTLE_RELEASE,
+                                               MSG_SETTLE_REJECT, MSG_SETTLE_ACK};
+  msg_actor actor = contract_actor(k, "a");
+  for (size_t v = 0; v < sizeof verbs / sizeof *verbs; v++) {
+    char topic[16];
+    snprintf(topic, sizeof topic, "t%zu", v);
+    msg_list list = MSG_LIST_INIT;
+    PUT(.topic = topic, .exclusive = true);
+    contract_claim(k, k->s, "a", topic, 1, 60000, &list);
+    const msg_message *m = &list.at[0];
+    msg_settle_item items[] = {{.id = m->id, .token = "000000000000000000000000"},
+                               {.id = m->id, .token = m->token},
+                               {.id = m->id, .token = "ffffffffffffffffffffffff"},
+                               {.id = m->id}};
+    msg_settle how = {.verb = verbs[v], .lease_ms = 60000, .reason = "refused"};
+    OK(k->s->ops->settle(k->s, &actor, &how, items, 4, &k->err));
+    for (int i = 0; i < 4; i++)
+      if (items[i].done != (i == 1))
+        fail_msg("verb %d, item %d", (int)verbs[v], i);
+    msg_list_clear(&list);
+  }
+}
+
 static void release_gives_back(void **state) {
   contract *k = *state;
   msg_list list = MSG_LIST_INIT;
@@ -262,6 +288,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(of_what_nobody_claimed),
     cmocka_unit_test(in_one_batch),
     cmocka_unit_test(an_id_given_twice_is_done_once),
+    cmocka_unit_test(an_id_given_with_other_tokens_too),
     cmocka_unit_test(release_gives_back),
     cmocka_unit_test(release_goes_back_to_its_place),
     cmocka_unit_test(release_of_the_last_attempt_is_death),

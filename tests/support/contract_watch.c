@@ -111,6 +111,37 @@ static void wakes_for_anothers_commit(void **state) {
   w->ops->watch_close(w);
 }
 
+/* The next event that carries a message. */
+static void next_message(contract *k, msg_watch *w, msg_event *e) {
+  for (int i = 0; i < 50; i++) {
+    OK(w->ops->watch_next(w, msg_clock_mono_ms() + 5000, e, &k->err));
+    if (e->kind == MSG_EVENT_MESSAGE)
+      return;
+    msg_message_clear(&e->message);
+  }
+  fail_msg("no message was told");
+}
+
+static void tells_the_messages_themselves(void **state) {
+  contract *k = *state;
+  contract_needs(k, MSG_CAP_PUSH);
+  msg_watch *w = open_watch(k);
+  drain(k, w);
+  for (int exclusive = 0; exclusive < 2; exclusive++) {
+    msg_event e;
+    msg_oid id = contract_put(k, k->s, &(contract_spec){.topic = "t", .exclusive = exclusive});
+    next_message(k, w, &e);
+    assert_int_equal(msg_oid_cmp(&e.message.id, &id), 0);
+    assert_string_equal(e.message.topic, "t");
+    assert_int_equal(e.message.exclusive, exclusive);
+    assert_null(e.message.processed_by);
+    assert_true(e.turn_ms == 0); /* nobody else claims */
+    msg_message_clear(&e.message);
+  }
+  drain(k, w);
+  w->ops->watch_close(w);
+}
+
 static void wakes_for_the_very_first_message(void **state) {
   contract *k = *state;
   struct watcher t;
@@ -311,6 +342,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(times_out),
     cmocka_unit_test(wakes_for_anothers_commit),
     cmocka_unit_test(wakes_for_the_very_first_message),
+    cmocka_unit_test(tells_the_messages_themselves),
     cmocka_unit_test(tells_what_came_before),
     cmocka_unit_test(wakes_for_a_delay_that_ends),
     cmocka_unit_test(wakes_for_a_lease_that_ends),

@@ -44,8 +44,10 @@ typedef struct fake_watch {
   msg_watch base;
   fake *f;
   uint64_t seen;
-  int64_t due_ms; /* wall: something changes by itself then */
-  bool woken;     /* guarded by f->mtx */
+  size_t told;     /* rows that were pushed */
+  int64_t told_ms; /* monotonic: when all were */
+  int64_t due_ms;  /* wall: something changes by itself then */
+  bool woken;      /* guarded by f->mtx */
 } fake_watch;
 
 static fake *lock(msg_session *s) {
@@ -92,7 +94,9 @@ static int fake_put(msg_session *s, const msg_actor *a, msg_put *items, size_t n
     rc = put_one_locked(f, &items[i], err);
   while (rc != MSG_OK && f->row_count > before)
     msg_message_clear(&f->rows[--f->row_count].m);
-  if (rc == MSG_OK)
+  if (rc == MSG_OK && (f->caps & MSG_CAP_PUSH))
+    msg_cond_broadcast(f->changed);
+  else if (rc == MSG_OK)
     changed_locked(f);
   msg_mutex_unlock(f->mtx);
   return rc;
@@ -245,7 +249,10 @@ static int fake_seen(msg_session *s, const msg_actor *a, const msg_list *list, b
 
 static bool free_locked(const row *r, const msg_claim *q) {
   int64_t now = msg_clock_now_ms();
-  return !r->gone && !r->dead && r->m.exclusive && r->m.deliver_at_ms <= now &&
+  bool meant = q->offered_count == 0;
+  for (size_t i = 0; i < q->offered_count; i++)
+    meant = meant || msg_oid_cmp(&q->offered[i], &r->m.id) == 0;
+  return meant && !r->gone && !r->dead && r->m.exclusive && r->m.deliver_at_ms <= now &&
          r->m.delete_at_ms > now && r->until_ms <= now &&
          !pauses(q->paused, q->paused_count, r->m.topic) &&
          msg_pattern_match(q->pattern, r->m.topic);
@@ -389,10 +396,25 @@ static int fake_watch_open(msg_store *store, const msg_settings *settings, msg_w
   w->f = (fake *)store;
   msg_mutex_lock(w->f->mtx);
   w->seen = w->f->version;
+  w->told = w->f->row_count;
   w->due_ms = deadline_locked(w->f);
   msg_mutex_unlock(w->f->mtx);
   *out = &w->base;
   return MSG_OK;
+}
+
+static bool pushes_locked(const fake_watch *w) {
+  return (w->f->caps & MSG_CAP_PUSH) && w->told < w->f->row_count;
+}
+
+static int push_locked(fake_watch *w, msg_event *out) {
+  const row *r = &w->f->rows[w->told++];
+  out->kind = r->m.deliver_at_ms > msg_clock_now_ms() ? MSG_EVENT_CHANGED : MSG_EVENT_MESSAGE;
+  out->more = pushes_locked(w);
+  out->told_ms = w->told_ms;
+  if (!out->more)
+    w->told_ms = msg_clock_mono_ms();
+  return out->kind == MSG_EVENT_CHANGED ? MSG_OK : msg_message_copy(&out->message, &r->m);
 }
 
 static int fake_watch_next(msg_watch *watch, int64_t deadline_ms, msg_event *out, msg_err *err) {
@@ -401,7 +423,8 @@ static int fake_watch_next(msg_watch *watch, int64_t deadline_ms, msg_event *out
   fake *f = w->f;
   bool in_time = true;
   msg_mutex_lock(f->mtx);
-  while (in_time && !w->woken && w->seen == f->version && msg_clock_now_ms() < w->due_ms) {
+  while (in_time && !w->woken && w->seen == f->version && !pushes_locked(w) &&
+         msg_clock_now_ms() < w->due_ms) {
     int64_t until = deadline_ms, due = deadline_locked(f);
     w->due_ms = due < w->due_ms ? due : w->due_ms;
     if (w->due_ms != MSG_NEVER && msg_clock_mono_ms() + (w->due_ms - msg_clock_now_ms()) < until)
@@ -410,7 +433,11 @@ static int fake_watch_next(msg_watch *watch, int64_t deadline_ms, msg_event *out
   }
   bool changed = w->seen != f->version || msg_clock_now_ms() >= w->due_ms;
   int rc = w->woken ? MSG_SHUTDOWN : changed ? MSG_OK : MSG_TIMEOUT;
-  if (rc == MSG_OK) {
+  if (!w->woken && !changed && pushes_locked(w)) {
+    rc = push_locked(w, out);
+  } else if (rc == MSG_TIMEOUT) {
+    w->told_ms = msg_clock_mono_ms();
+  } else if (rc == MSG_OK) {
     w->seen = f->version;
     w->due_ms = deadline_locked(f);
     out->kind = MSG_EVENT_CHANGED;
@@ -499,6 +526,7 @@ static const struct msg_store_ops OPS = {
     .unlisten = fake_unlisten,
     .unseen = fake_unseen,
     .seen = fake_seen,
+    .seen_soon = fake_seen,
     .claim = fake_claim,
     .claimable = fake_claimable,
     .settle = fake_settle,

@@ -115,6 +115,9 @@ WRAP(unlisten, FAULT_UNLISTEN,
 WRAP(unseen, FAULT_UNSEEN,
      (msg_session * s, const msg_actor *a, const msg_unseen *q, msg_list *out, msg_err *err), a, q,
      out, err)
+WRAP(seen_soon, FAULT_SEEN_SOON,
+     (msg_session * s, const msg_actor *a, const msg_list *list, bool *won, msg_err *err), a, list,
+     won, err)
 WRAP(claim, FAULT_CLAIM,
      (msg_session * s, const msg_actor *a, const msg_claim *q, msg_list *out, msg_err *err), a, q,
      out, err)
@@ -308,6 +311,7 @@ static void fill_ops(struct msg_store_ops *o) {
   o->unlisten = fault_unlisten;
   o->unseen = fault_unseen;
   o->seen = fault_seen;
+  o->seen_soon = fault_seen_soon;
   o->claim = fault_claim;
   o->claimable = fault_claimable;
   o->settle = fault_settle;

@@ -84,9 +84,9 @@ static const struct allowed {
     {"SELECT 1 FROM msg_store_message INDEXED BY msg_store_message_grp WHERE grp IS NOT NULL",
      "SCAN msg_store_message USING INDEX msg_store_message_grp"},
     /* what is claimed, of every queue */
-    {"SELECT topic, r, d, c,", "SCAN m USING INDEX msg_store_message_claimed"},
-    {"SELECT x FROM (WITH RECURSIVE q", "SCAN m USING INDEX msg_store_message_claimed"},
-    {"WHERE m.queue = ?1 AND (m.state = 6", "SCAN m USING INDEX msg_store_message_claimed"},
+    {"SELECT topic, r, d, c,", "SCAN c"},
+    {"SELECT x FROM (WITH RECURSIVE q", "SCAN c"},
+    {"FROM \"main\".msg_store_claim AS c WHERE (SELECT w.queue FROM", "SCAN c"},
     /* by topic and state, a row each; queues; lanes */
     {"SELECT topic, r, d, c,", "USE TEMP B-TREE FOR GROUP BY"},
     {"SELECT topic, r, d, c,", "USE TEMP B-TREE FOR ORDER BY"},
@@ -118,8 +118,10 @@ static bool is_range(const char *sql) {
   return false;
 }
 
-static bool is_nearly_empty(int kind) {
-  return kind == ONE_ROW || kind == PARTS_EMPTY;
+/* What is claimed has no partial index. */
+static bool is_nearly_empty(int kind, const char *sql) {
+  return kind == ONE_ROW || kind == PARTS_EMPTY ||
+         (kind == PARTS_UNKNOWN && strstr(sql, "msg_store_claim"));
 }
 
 static bool is_made_up(const char *name) {
@@ -168,7 +170,7 @@ static void plan_read(int kind, const char *sql, struct plan *out) {
   for (out->n = 0; sqlite3_step(stmt) == SQLITE_ROW;) {
     char line[1024];
     copy_line(line, sizeof line, (const char *)sqlite3_column_text(stmt, 3));
-    if (!is_good(sql, line) && !(is_nearly_empty(kind) && is_range(sql)))
+    if (!is_good(sql, line) && !(is_nearly_empty(kind, sql) && is_range(sql)))
       fail_msg("%s\n  with statistics %d, in: %s", line, kind, sql);
     out->n += (size_t)snprintf(out->text + out->n, sizeof out->text - out->n, "%s\n", line);
     assert_true(out->n < sizeof out->text);

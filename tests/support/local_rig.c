@@ -99,6 +99,10 @@ int64_t local_number(local_rig *r, const char *sql) {
 
 int64_t local_count(local_rig *r, int state) {
   char sql[80];
+  if (state == MSG_LOCAL_READY)
+    return local_number(r, "SELECT count(*) FROM msg_store_ready");
+  if (state == MSG_LOCAL_CLAIMED)
+    return local_number(r, "SELECT count(*) FROM msg_store_claim");
   snprintf(sql, sizeof sql, "SELECT count(*) FROM msg_store_message WHERE state = %d", state);
   return local_number(r, sql);
 }

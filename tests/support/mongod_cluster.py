@@ -163,6 +163,7 @@ class Node:
                 "--logpath", os.path.join(self.folder, "log"), "--logappend",
                 "--wiredTigerCacheSizeGB", str(self.cluster.cache_gb),
                 "--setParameter", "enableTestCommands=1",
+                "--setParameter", "ttlMonitorEnabled=false",  # what is over stays to be looked at
                 "--setParameter", "diagnosticDataCollectionEnabled=false", *self.cluster.args]
         if self.cluster.set_name:
             args += ["--replSet", self.cluster.set_name, "--oplogSize", "128"]

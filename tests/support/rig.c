@@ -12,8 +12,8 @@
 #include "support/cmocka_compat.h"
 #include "support/fake_store.h"
 
-enum rig_kind rig_fake = RIG_FAKE, rig_no_watch = RIG_NO_WATCH, rig_file = RIG_FILE,
-              rig_memory = RIG_MEMORY;
+enum rig_kind rig_fake = RIG_FAKE, rig_push = RIG_PUSH, rig_no_watch = RIG_NO_WATCH,
+              rig_file = RIG_FILE, rig_memory = RIG_MEMORY;
 
 void rig_sleep(int64_t ms) {
   struct timespec ts = {(time_t)(ms / 1000), (long)(ms % 1000) * 1000000};
@@ -60,7 +60,9 @@ void rig_open(rig *r, enum rig_kind kind) {
   snprintf(key, sizeof key, "fake:%d", ++number);
   msg_store *inner = kind == RIG_FILE || kind == RIG_MEMORY
                          ? open_local(r, key)
-                         : fake_store_new(kind == RIG_FAKE ? MSG_CAP_WATCH : 0);
+                         : fake_store_new(kind == RIG_FAKE   ? MSG_CAP_WATCH
+                                          : kind == RIG_PUSH ? MSG_CAP_WATCH | MSG_CAP_PUSH
+                                                             : 0);
   msg_store *store = fault_store_new(inner);
   assert_non_null(store);
   assert_int_equal(msg_registry_add(key, store, &r->store, &err), MSG_OK);

@@ -13,6 +13,7 @@ struct sqlite3;
 
 enum rig_kind {
   RIG_FAKE,     /* fake_store: the engine alone */
+  RIG_PUSH,     /* fake_store with MSG_CAP_PUSH */
   RIG_NO_WATCH, /* fake_store without MSG_CAP_WATCH */
   RIG_FILE,     /* the local store in a file; a connection a peer */
   RIG_MEMORY    /* the local store in memory; one connection for all peers, so one thread */
@@ -112,7 +113,7 @@ void rig_sleep(int64_t ms);
 #endif
 
 /* Tests that run on several kinds of stores: the kind is the initial state. */
-extern enum rig_kind rig_fake, rig_no_watch, rig_file, rig_memory;
+extern enum rig_kind rig_fake, rig_push, rig_no_watch, rig_file, rig_memory;
 #define RIG_TEST(f, kind)                                                                          \
   { #f " [" #kind "]", f, NULL, NULL, &rig_##kind }
 #define RIG_KIND(state) (*(enum rig_kind *)*(state))

@@ -204,6 +204,29 @@ static void purge_spares_claims(void **state) {
   assert_int_equal(local_purge(&rig, "*"), 0);
 }
 
+/* What is changed while it is ready is claimed in its new order; a claimed one that gets a life
+ * does not lose it before it is released. */
+static void changes_of_what_is_ready_and_of_what_is_claimed(void **state) {
+  (void)state;
+  msg_oid a = put("t", "a", true, NULL, NULL), b = put("t", "b", true, NULL, NULL);
+  assert_int_equal(set_priority(&b, 1), MSG_OK);
+  assert_string_equal(local_claimed(&rig, "t", 1), "b");
+  assert_int_equal(set_time(&a, 1), MSG_OK);
+  put("t", "c", true, NULL, NULL);
+  assert_string_equal(local_claimed(&rig, "t", 1), "a");
+  assert_int_equal(local_number(&rig, "SELECT count(*) FROM msg_store_ready"), 1);
+  assert_int_equal(set_priority(&a, 3), MSG_OK);
+  assert_int_equal(set_ttl(&a, 5000), MSG_OK);
+  msg_clock_shift(6000);
+  local_sweep(&rig);
+  assert_int_equal(local_count(&rig, MSG_LOCAL_CLAIMED), 2);
+  assert_true(local_release(&rig, &b, 0));
+  assert_int_equal(set_ttl(&a, 5000), MSG_OK);
+  assert_true(local_release(&rig, &a, 0));
+  assert_int_equal(local_count(&rig, MSG_LOCAL_MORTAL), 1);
+  assert_string_equal(local_claimed(&rig, "t", 9), "b,a,c");
+}
+
 static void redrive_brings_dead_letters_back(void **state) {
   (void)state;
   msg_oid a = put("a", "1", true, "me", NULL);
@@ -221,7 +244,8 @@ static void redrive_brings_dead_letters_back(void **state) {
   assert_int_equal(local_redrive(&rig, "*"), 1);
   assert_int_equal(local_redrive(&rig, "*"), 0);
   assert_string_equal(local_claimed(&rig, "*", 9), "1,2");
-  assert_int_equal(local_number(&rig, "SELECT count(*) FROM msg_store_message WHERE attempts = 1 "
+  assert_int_equal(local_number(&rig, "SELECT count(*) FROM msg_store_message AS m, msg_store_claim"
+                                      " USING (seq) WHERE msg_store_claim.attempts = 1 "
                                       "AND reason IS NULL"),
                    2);
 }
@@ -253,7 +277,7 @@ static void redrive_of_many(void **state) {
   (void)state;
   for (int i = 0; i < 600; i++)
     put("t", "x", true, NULL, i % 2 ? "g" : NULL);
-  local_sql(&rig, "UPDATE msg_store_message SET state = 7");
+  local_sql(&rig, "UPDATE msg_store_message SET state = 7; DELETE FROM msg_store_ready");
   assert_int_equal(local_redrive(&rig, "t"), 600);
   assert_int_equal(local_count(&rig, MSG_LOCAL_READY), 301);
   assert_int_equal(local_count(&rig, MSG_LOCAL_BLOCKED), 299);
@@ -279,6 +303,7 @@ int main(void) {
       TEST(what_is_out_cannot_be_delayed),
       TEST(remove_takes_any_state),
       TEST(purge_spares_claims),
+      TEST(changes_of_what_is_ready_and_of_what_is_claimed),
       TEST(redrive_brings_dead_letters_back),
       TEST(redriven_goes_before_younger_of_its_group),
       TEST(redrive_of_many),

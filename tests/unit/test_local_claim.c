@@ -68,6 +68,41 @@ static void kinds_are_merged_in_order(void **state) {
   assert_string_equal(local_claimed(&rig, "t", 9), "theirs0");
 }
 
+/* What somebody has deleted or changed by hand is not in the way, and goes from what is ready. */
+static void ready_without_a_message(void **state) {
+  (void)state;
+  put_with("t", "gone", 1, 0, 0, NULL, NULL);
+  put_with("t", "dead", 1, 0, 0, NULL, NULL);
+  put_with("t", "1", 2, 0, 0, NULL, NULL);
+  put_with("t", "2", 2, 0, 0, NULL, NULL);
+  put_with("t", "late", 3, 0, 0, NULL, NULL);
+  local_sql(&rig, "DELETE FROM msg_store_message WHERE value IN ('gone', 'late');"
+                  "UPDATE msg_store_message SET state = 7 WHERE value = 'dead'");
+  assert_string_equal(local_claimed(&rig, "t", 9), "1,2");
+  assert_int_equal(local_count(&rig, MSG_LOCAL_CLAIMED), 2);
+  assert_int_equal(local_count(&rig, MSG_LOCAL_READY), 1);
+  assert_string_equal(local_claimed(&rig, "*", 9), "");
+}
+
+/* The row of a message stays as it is: the claim counts. */
+static void a_claim_counts_each_delivery(void **state) {
+  (void)state;
+  msg_list list = MSG_LIST_INIT;
+  msg_oid a = local_send(&rig, "t", "a");
+  local_send(&rig, "t", "b");
+  assert_string_equal(local_claimed(&rig, "t", 1), "a");
+  assert_true(local_release(&rig, &a, 0));
+  local_claim(&rig, "t", 2, &list); /* a run of numbers, delivered unequally often */
+  assert_int_equal(list.n, 2);
+  assert_int_equal(list.at[0].attempts, 2);
+  assert_int_equal(list.at[1].attempts, 1);
+  msg_list_clear(&list);
+  assert_int_equal(local_number(&rig, "SELECT sum(attempts * seq) FROM msg_store_claim"), 4);
+  assert_int_equal(local_number(&rig, "SELECT sum(attempts * seq) FROM msg_store_message"), 1);
+  assert_true(local_release(&rig, &a, 0));
+  assert_int_equal(local_number(&rig, "SELECT attempts FROM msg_store_message WHERE seq = 1"), 2);
+}
+
 static void broadcasts_are_not_claimed(void **state) {
   (void)state;
   msg_message m = local_message("t", "x");
@@ -276,10 +311,10 @@ static void committed_after_a_rollback_counts_once(void **state) {
   local_sql(&rig, "BEGIN");
   assert_string_equal(local_claimed(&rig, "t", 1), "x");
   local_sql(&rig, "COMMIT");
-  assert_int_equal(local_number(&rig, "SELECT attempts FROM msg_store_message"), 2);
+  assert_int_equal(local_number(&rig, "SELECT attempts FROM msg_store_claim"), 2);
   assert_true(local_release(&rig, &id, 0));
   assert_string_equal(local_claimed(&rig, "t", 1), "x");
-  assert_int_equal(local_number(&rig, "SELECT attempts FROM msg_store_message"), 3);
+  assert_int_equal(local_number(&rig, "SELECT attempts FROM msg_store_claim"), 3);
 }
 
 static void big_batch_comes_sorted(void **state) {
@@ -314,8 +349,8 @@ static void one_winner_each(void **state) {
     local_claim(&b, "t", 3, &all);
   }
   assert_int_equal(all.n, 20);
-  assert_int_equal(local_number(&a, "SELECT count(*) FROM msg_store_message JOIN msg_store_lease"
-                                    " ON number = lease WHERE state = 6 AND owner = 'a'"),
+  assert_int_equal(local_number(&a, "SELECT count(*) FROM msg_store_claim JOIN msg_store_lease"
+                                    " ON number = lease WHERE owner = 'a'"),
                    8);
   msg_list_clear(&all);
   local_rig_close(&a);
@@ -342,6 +377,8 @@ int main(void) {
       TEST(claim_carries_its_lease),
       TEST(order_is_priority_time_seq),
       TEST(kinds_are_merged_in_order),
+      TEST(ready_without_a_message),
+      TEST(a_claim_counts_each_delivery),
       TEST(broadcasts_are_not_claimed),
       TEST(expired_is_never_handed_out),
       TEST(many_expired_in_front),

@@ -79,8 +79,9 @@ static void leases_end(void **state) {
   local_sweep(&rig);
   assert_int_equal(local_count(&rig, MSG_LOCAL_DEAD), 2);
   assert_int_equal(local_number(&rig, "SELECT count(*) FROM msg_store_message WHERE reason = "
-                                      "'max_attempts' AND lease = " MSG_LOCAL_NO_LEASE),
+                                      "'max_attempts' AND attempts > 0"),
                    2);
+  assert_int_equal(local_count(&rig, MSG_LOCAL_CLAIMED), 0);
   assert_int_equal(local_number(&rig, "SELECT count(*) FROM msg_store_lease"), 0);
 }
 
@@ -94,6 +95,7 @@ static void a_lease_without_messages_ends(void **state) {
   msg_clock_shift(30001);
   local_sweep(&rig);
   assert_int_equal(local_number(&rig, "SELECT count(*) FROM msg_store_lease"), 0);
+  assert_int_equal(local_count(&rig, MSG_LOCAL_CLAIMED), 0);
 }
 
 static void expired_go_with_their_lanes_and_let_groups_on(void **state) {
@@ -106,8 +108,10 @@ static void expired_go_with_their_lanes_and_let_groups_on(void **state) {
   put("next", true, 0, 0, NULL, "g");
   put("claimed", true, 0, 900, NULL, NULL);
   local_sql(&rig,
-            "UPDATE msg_store_message SET state = 6, lease = 20000000 WHERE value = 'claimed';"
-            "INSERT INTO msg_store_lease VALUES(20000000, 'o', 't', 'x', 1, 9000000000000000)");
+            "UPDATE msg_store_message SET state = 6 WHERE value = 'claimed';"
+            "INSERT INTO msg_store_claim SELECT seq, 1, 1 FROM msg_store_message WHERE state = 6;"
+            "INSERT INTO msg_store_lease"
+            " SELECT 1, 'o', 't', 'x', 1, 9000000000000000, 1, seq, seq FROM msg_store_claim");
   msg_clock_shift(1600);
   local_sweep(&rig);
   assert_int_equal(local_number(&rig, "SELECT count(*) FROM msg_store_message"), 2);
@@ -196,7 +200,7 @@ static void claims_of_an_ended_process_come_back(void **state) {
   rig.actor.process = self;
   assert_true(local_claimable(&rig, "t"));
   assert_string_equal(local_claimed(&rig, "t", 1), "x");
-  assert_int_equal(local_number(&rig, "SELECT attempts FROM msg_store_message"), 2);
+  assert_int_equal(local_number(&rig, "SELECT attempts FROM msg_store_claim"), 2);
 }
 
 static void keys_are_forgotten(void **state) {

@@ -96,11 +96,10 @@ static int each_topic(msg_local_session *s, struct pass *p, const char *sql_topi
   "@.msg_store_message INDEXED BY msg_store_message_" index " WHERE " where                        \
   " AND queue = ?1 AND topic = ?2"
 
-/* By state: together they are all but CLAIMED. */
+/* By state: together they are all but READY and CLAIMED. */
 static const struct {
   const char *topics, *remove;
 } PURGES[] = {
-    {MSG_LOCAL_TOPICS("state = 1", "ready"), "DELETE FROM " IN_TOPIC("ready", "state = 1")},
     {MSG_LOCAL_TOPICS("state = 2", "mortal"), "DELETE FROM " IN_TOPIC("mortal", "state = 2")},
     {MSG_LOCAL_TOPICS("state = 7", "dead"), "DELETE FROM " IN_TOPIC("dead", "state = 7")},
     {MSG_LOCAL_TOPICS("state = 8", "live"), "DELETE FROM " IN_TOPIC("live", "state = 8")},
@@ -129,15 +128,34 @@ static int purge_topic(msg_local_session *s, struct pass *p, const char *sql, co
   return rc;
 }
 
+static int purge_ready(msg_local_session *s, struct pass *p, const char *sql, const char *topic,
+                       msg_err *err) {
+  static const char sql_seqs[] =
+      "SELECT seq FROM @.msg_store_ready WHERE queue = ?1 AND topic = ?2";
+  sqlite3_stmt *stmt = NULL;
+  msg_local_seqs seqs = {0};
+  int rc = msg_local_bound(s, sql_seqs, &stmt, err, "tt", s->queue, topic);
+  if (rc == MSG_OK)
+    rc = msg_local_seqs_read(s, stmt, &seqs, err);
+  if (rc == MSG_OK)
+    rc = msg_local_seqs_delete(s, &seqs, err);
+  msg_free(seqs.at);
+  return rc == MSG_OK ? purge_topic(s, p, sql, topic, err) : rc;
+}
+
 /* A group whose head is claimed keeps its head alone; any other goes whole: no head is missing
  * afterwards. */
 static int purge_work(msg_local_session *s, void *arg, msg_err *err) {
   static const char sql_topics[] = MSG_LOCAL_TOPICS(MSG_LOCAL_OTHER, "other");
+  static const char sql_topics_ready[] = MSG_LOCAL_TOPICS_READY;
+  static const char sql_ready[] = "DELETE FROM @.msg_store_ready WHERE queue = ?1 AND topic = ?2";
   static const char sql_lanes[] =
       "SELECT seq FROM " IN_TOPIC("other", MSG_LOCAL_OTHER) " AND state IN (3, 9)";
   struct pass *p = arg;
   p->count = 0;
   int rc = each_topic(s, p, sql_topics, sql_lanes, purge_lanes, err);
+  if (rc == MSG_OK)
+    rc = each_topic(s, p, sql_topics_ready, sql_ready, purge_ready, err);
   for (size_t i = 0; rc == MSG_OK && i < sizeof PURGES / sizeof PURGES[0]; i++)
     rc = each_topic(s, p, PURGES[i].topics, PURGES[i].remove, purge_topic, err);
   return rc;

@@ -6,6 +6,7 @@
 
 #include "base/mem.h"
 #include "store/local/lane.h"
+#include "store/local/move.h"
 #include "store/local/reading.h"
 
 /* More expired rows than this in front: not worth passing over one by one. */
@@ -19,8 +20,7 @@
   "SELECT priority, deliver_at, seq FROM @.msg_store_message INDEXED BY msg_store_message_"
 #define IN_ORDER " ORDER BY priority, deliver_at, seq LIMIT "
 
-static const char SQL_READY[] =
-    FIRST "ready WHERE state = 1 AND queue = ?1 AND topic = ?2" IN_ORDER "?3";
+static const char SQL_READY[] = MSG_LOCAL_READY_ROWS MSG_LOCAL_READY_ORDER;
 static const char SQL_MORTAL[] =
     FIRST "mortal WHERE state = 2 AND queue = ?1 AND topic = ?2 AND delete_at > ?4" IN_ORDER "?3";
 /* Touches no expired row, but sorts. */
@@ -49,8 +49,7 @@ bool msg_local_claim_wants(const msg_claim *claim, const char *topic) {
   return true;
 }
 
-static int add(struct search *f, sqlite3_stmt *stmt, msg_err *err) {
-  msg_local_candidates *out = f->out;
+static int add(msg_local_candidates *out, sqlite3_stmt *stmt, msg_err *err) {
   if (msg_grow(&out->at, &out->cap, out->n + 1, sizeof *out->at) != MSG_OK)
     return msg_err_nomem(err);
   out->at[out->n++] = (msg_local_candidate){.priority = sqlite3_column_int64(stmt, 0),
@@ -59,10 +58,10 @@ static int add(struct search *f, sqlite3_stmt *stmt, msg_err *err) {
   return MSG_OK;
 }
 
-/* Adds every row of a bound statement, and gives it back. */
-static int add_all(msg_local_session *s, struct search *f, sqlite3_stmt *stmt, msg_err *err) {
+int msg_local_candidates_read(msg_local_session *s, sqlite3_stmt *stmt, msg_local_candidates *out,
+                              msg_err *err) {
   int rc;
-  while ((rc = msg_local_row(s, stmt, err)) == MSG_OK && (rc = add(f, stmt, err)) == MSG_OK)
+  while ((rc = msg_local_row(s, stmt, err)) == MSG_OK && (rc = add(out, stmt, err)) == MSG_OK)
     ;
   msg_local_done(s, stmt);
   return rc == MSG_NOTFOUND ? MSG_OK : rc;
@@ -73,7 +72,7 @@ static int add_all(msg_local_session *s, struct search *f, sqlite3_stmt *stmt, m
 static int find_ready(msg_local_session *s, struct search *f, const char *topic, msg_err *err) {
   sqlite3_stmt *stmt = NULL;
   int rc = msg_local_bound(s, SQL_READY, &stmt, err, "tti", s->queue, topic, f->count);
-  return rc == MSG_OK ? add_all(s, f, stmt, err) : rc;
+  return rc == MSG_OK ? msg_local_candidates_read(s, stmt, f->out, err) : rc;
 }
 
 static int count_mortal(msg_local_session *s, const char *sql, struct search *f, const char *topic,
@@ -112,7 +111,7 @@ static int find_mortal(msg_local_session *s, struct search *f, const char *topic
   if (rc == MSG_OK)
     rc = msg_local_bound(s, sql, &stmt, err, "ttii", s->queue, topic, f->count, f->now_ms);
   if (rc == MSG_OK)
-    rc = add_all(s, f, stmt, err);
+    rc = msg_local_candidates_read(s, stmt, f->out, err);
   f->out->wide = f->out->wide || f->out->n > before;
   return rc;
 }
@@ -161,7 +160,7 @@ static int each_topic(msg_local_session *s, const char *sql, struct search *f, f
 }
 
 static int find_by_pattern(msg_local_session *s, struct search *f, msg_err *err) {
-  static const char sql_ready[] = MSG_LOCAL_TOPICS("state = 1", "ready");
+  static const char sql_ready[] = MSG_LOCAL_TOPICS_READY;
   static const char sql_mortal[] = MSG_LOCAL_TOPICS("state = 2", "mortal");
   int rc = each_topic(s, sql_ready, f, find_ready, err);
   return rc == MSG_OK ? each_topic(s, sql_mortal, f, find_mortal, err) : rc;
@@ -210,6 +209,79 @@ int msg_local_candidates_find(msg_local_session *s, const char *node, const msg_
   if (rc == MSG_OK)
     rc = find_addressed(s, &f, err);
   cut(out, count);
+  return rc;
+}
+
+/* ---- their messages ---- */
+
+/* The messages themselves, one or a run of numbers. */
+#define ROW(columns) "SELECT " columns " FROM @.msg_store_message AS m WHERE m.seq = ?1"
+#define RUN(columns)                                                                               \
+  "SELECT " columns " FROM @.msg_store_message AS m NOT INDEXED WHERE m.seq BETWEEN ?1 AND ?2"
+static const char SQL_ROW[] = ROW(MSG_LOCAL_COLUMNS);
+static const char SQL_RUN[] = RUN(MSG_LOCAL_COLUMNS);
+static const char SQL_ROW_BRIEF[] = ROW(MSG_LOCAL_BRIEF_COLUMNS);
+static const char SQL_RUN_BRIEF[] = RUN(MSG_LOCAL_BRIEF_COLUMNS);
+
+/* Reading them. */
+struct messages {
+  const char *topic; /* not NULL: brief rows of it */
+  int64_t now_ms;
+  msg_list *out;
+};
+
+static int read_rows(msg_local_session *s, const struct messages *r, sqlite3_stmt *stmt,
+                     msg_err *err) {
+  int rc;
+  while ((rc = msg_local_row(s, stmt, err)) == MSG_OK) {
+    msg_message *m = msg_list_add(r->out);
+    if (!m)
+      rc = msg_err_nomem(err);
+    else
+      rc = r->topic ? msg_local_read_brief(stmt, r->topic, m, err)
+                    : msg_local_read_row(stmt, r->now_ms, m, err);
+    if (rc != MSG_OK)
+      break;
+  }
+  msg_local_done(s, stmt);
+  return rc == MSG_NOTFOUND ? MSG_OK : rc;
+}
+
+/* `seqs` in ascending order. */
+static int read_runs(msg_local_session *s, const struct messages *r, const int64_t *seqs, size_t n,
+                     msg_err *err) {
+  int rc = MSG_OK;
+  for (size_t i = 0, run; rc == MSG_OK && i < n; i += run) {
+    sqlite3_stmt *stmt = NULL;
+    run = msg_local_seqs_run(&seqs[i], n - i);
+    if (run == 1)
+      rc = msg_local_bound(s, r->topic ? SQL_ROW_BRIEF : SQL_ROW, &stmt, err, "i", seqs[i]);
+    else
+      rc = msg_local_bound(s, r->topic ? SQL_RUN_BRIEF : SQL_RUN, &stmt, err, "ii", seqs[i],
+                           seqs[i + run - 1]);
+    if (rc == MSG_OK)
+      rc = read_rows(s, r, stmt, err);
+  }
+  return rc;
+}
+
+int msg_local_candidates_messages(msg_local_session *s, const msg_local_candidates *c,
+                                  const char *topic, int64_t now_ms, msg_list *out, msg_err *err) {
+  struct messages r = {.topic = topic, .now_ms = now_ms, .out = out};
+  size_t before = out->n;
+  if (c->n == 0) /* an authorizer that forbids to read them is met even so */
+    return msg_local_ready(s, SQL_ROW, err);
+  msg_local_seqs seqs = {.at = msg_alloc(c->n * sizeof *seqs.at), .n = c->n};
+  if (!seqs.at)
+    return msg_err_nomem(err);
+  for (size_t i = 0; i < c->n; i++)
+    seqs.at[i] = c->at[i].seq;
+  bool sorted = msg_local_seqs_sort(&seqs);
+  int rc = read_runs(s, &r, seqs.at, seqs.n, err);
+  msg_list tail = {.at = out->at + before, .n = out->n - before};
+  if (rc == MSG_OK && !sorted)
+    msg_list_sort(&tail);
+  msg_free(seqs.at);
   return rc;
 }
 

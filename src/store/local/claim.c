@@ -1,9 +1,9 @@
 /* claim.c - leases on exclusive messages.
  *
- * Under the write lock, messages are read in delivery order and then leased. (One UPDATE ...
- * RETURNING would need two temporary tables a call, and give its rows unsorted.) The narrow way
- * reads an exact topic where only messages without expiry and recipients wait; the wide way merges
- * candidates of every kind and topic. */
+ * Under the write lock, candidates are looked up in delivery order, their messages read, and then
+ * leased. (One UPDATE ... RETURNING would need two temporary tables a call, and give its rows
+ * unsorted.) The narrow way takes an exact topic where only messages without expiry and recipients
+ * wait; the wide way merges candidates of every kind and topic. */
 #include <string.h>
 
 #include "base/clock.h"
@@ -17,50 +17,37 @@
 #define ROUNDS_MAX 16
 
 /* No row where the wide way has a say. */
-#define NARROW(columns)                                                                            \
-  "SELECT " columns " FROM @.msg_store_message INDEXED BY msg_store_message_ready"                 \
-  " WHERE state = 1 AND queue = ?1 AND topic = ?2"                                                 \
-  " AND NOT EXISTS(SELECT 1 FROM @.msg_store_message INDEXED BY msg_store_message_mortal_end"      \
-  "  WHERE state = 2 AND queue = ?1 AND topic = ?2 AND delete_at > ?4)"                            \
-  " AND NOT EXISTS(SELECT 1 FROM @.msg_store_lane WHERE queue = ?1 AND node = ?5"                  \
-  "  AND exclusive = 1)"                                                                           \
-  " ORDER BY priority, deliver_at, seq LIMIT ?3"
-static const char SQL_NARROW[] = NARROW(MSG_LOCAL_COLUMNS);
-static const char SQL_NARROW_BRIEF[] = NARROW(MSG_LOCAL_BRIEF_COLUMNS);
-static const char SQL_ROW[] =
-    "SELECT " MSG_LOCAL_COLUMNS " FROM @.msg_store_message WHERE seq = ?1";
+static const char SQL_NARROW[] = MSG_LOCAL_READY_ROWS
+    " AND NOT EXISTS(SELECT 1 FROM @.msg_store_message INDEXED BY msg_store_message_mortal_end"
+    "  WHERE state = 2 AND queue = ?1 AND topic = ?2 AND delete_at > ?4)"
+    " AND NOT EXISTS(SELECT 1 FROM @.msg_store_lane WHERE queue = ?1 AND node = ?5"
+    "  AND exclusive = 1)" MSG_LOCAL_READY_ORDER;
 
-/* OR FAIL, for ABORT would keep a copy of every page it touches; the savepoint around undoes it. */
-#define LEASE(by)                                                                                  \
-  "UPDATE OR FAIL @.msg_store_message " by                                                         \
-  " SET state = 6, lease = ?1, attempts = attempts + 1 WHERE "
-
-static const char SQL_LEASE_ONE[] = LEASE("") "seq = ?2";
-/* What SQL_NARROW gave, by its last row, while nobody else can write: a range of its index. */
-static const char SQL_LEASE_RANGE[] =
-    LEASE("INDEXED BY msg_store_message_ready") "state = 1 AND"
-                                                " queue = ?2 AND topic = ?3 AND (priority, "
-                                                "deliver_at, seq) <= (?4, ?5, ?6)";
-/* The same where it lies together in the table, alone or nearly so: changed while it is read, in
- * one walk. */
-static const char SQL_LEASE_RUN[] = LEASE("NOT INDEXED") "seq BETWEEN ?2 AND ?3";
-static const char SQL_LEASE_TOGETHER[] = LEASE(
-    "NOT INDEXED") "seq BETWEEN ?7 AND ?8 AND state = 1"
-                   " AND queue = ?2 AND topic = ?3 AND (priority, deliver_at, seq) <= (?4, ?5, ?6)";
-/* Rows of others that it may walk over, by the row. */
-#define APART_MAX 4
+static const char SQL_CLAIM_ONE[] =
+    "INSERT INTO @.msg_store_claim(seq, lease, attempts) VALUES(?1, ?2, ?3)";
+static const char SQL_TAKE_ONE[] =
+    "DELETE FROM @.msg_store_ready WHERE queue = ?1 AND topic = ?2 AND priority = ?3"
+    " AND deliver_at = ?4 AND seq = ?5";
+/* What SQL_NARROW gave, by its last row, while nobody else can write. */
+#define UP_TO_LAST " queue = ?1 AND topic = ?2 AND (priority, deliver_at, seq) <= (?3, ?4, ?5)"
+/* Where it is a run of numbers, and none was delivered more often than another. */
+static const char SQL_CLAIM_RUN[] =
+    "INSERT INTO @.msg_store_claim(seq, lease, attempts) SELECT seq, ?7, ?8 FROM @.msg_store_ready"
+    " WHERE" UP_TO_LAST " AND +seq BETWEEN ?6 AND ?9";
+static const char SQL_TAKE_ALL[] = "DELETE FROM @.msg_store_ready WHERE" UP_TO_LAST;
 
 struct claiming {
   const msg_actor *actor;
   const msg_claim *claim;
   int64_t now_ms;
   char token[MSG_OID_HEX + 1];
-  int64_t lease;      /* its number, this round */
-  bool may_roll_back; /* the host's transaction decides about it */
+  msg_local_candidates found; /* this round */
+  int64_t lease;              /* its number, this round */
+  bool may_roll_back;         /* the host's transaction decides about it */
   msg_list *out;
   size_t base;    /* out->n before the call */
   size_t before;  /* out->n before this round */
-  bool narrow;    /* this round's rows are the first of their index */
+  bool narrow;    /* this round's candidates are the first that are ready */
   bool buried;    /* this round */
   msg_oid *spent; /* whose rolled-back deliveries this round counts */
   size_t spent_n, spent_cap;
@@ -86,64 +73,38 @@ static void list_remove(msg_list *l, size_t i) {
   l->n--;
 }
 
-/* ---- reading ---- */
+/* ---- finding ---- */
 
-/* Appends every row of a bound statement, and gives it back. `topic` not NULL: brief rows of it. */
-static int read_rows(msg_local_session *s, struct claiming *c, sqlite3_stmt *stmt,
-                     const char *topic, msg_err *err) {
-  int rc;
-  while ((rc = msg_local_row(s, stmt, err)) == MSG_OK) {
-    msg_message *m = msg_list_add(c->out);
-    if (!m)
-      rc = msg_err_nomem(err);
-    else
-      rc = topic ? msg_local_read_brief(stmt, topic, m, err)
-                 : msg_local_read_row(stmt, c->now_ms, m, err);
-    if (rc != MSG_OK)
-      break;
-  }
-  msg_local_done(s, stmt);
-  return rc == MSG_NOTFOUND ? MSG_OK : rc;
-}
-
-static int read_narrow(msg_local_session *s, struct claiming *c, msg_err *err) {
+static int find_narrow(msg_local_session *s, struct claiming *c, msg_err *err) {
   sqlite3_stmt *stmt = NULL;
-  const char *topic = exact_topic(c->claim);
-  bool brief = c->claim->brief;
-  int rc = msg_local_bound(s, brief ? SQL_NARROW_BRIEF : SQL_NARROW, &stmt, err, "ttiit", s->queue,
-                           topic, (int64_t)missing(c), c->now_ms, c->actor->node);
-  return rc == MSG_OK ? read_rows(s, c, stmt, brief ? topic : NULL, err) : rc;
+  int rc = msg_local_bound(s, SQL_NARROW, &stmt, err, "ttiit", s->queue, exact_topic(c->claim),
+                           (int64_t)missing(c), c->now_ms, c->actor->node);
+  return rc == MSG_OK ? msg_local_candidates_read(s, stmt, &c->found, err) : rc;
 }
 
-static int read_wide(msg_local_session *s, struct claiming *c, msg_err *err) {
-  msg_local_candidates found = {0};
+static int find_wide(msg_local_session *s, struct claiming *c, msg_err *err) {
   int rc =
-      msg_local_candidates_find(s, c->actor->node, c->claim, missing(c), c->now_ms, &found, err);
-  for (size_t i = 0; rc == MSG_OK && i < found.n; i++) {
-    sqlite3_stmt *stmt = NULL;
-    rc = msg_local_bound(s, SQL_ROW, &stmt, err, "i", found.at[i].seq);
-    if (rc == MSG_OK)
-      rc = read_rows(s, c, stmt, NULL, err);
-  }
-  s->claim_wide = found.wide;
-  msg_free(found.at);
+      msg_local_candidates_find(s, c->actor->node, c->claim, missing(c), c->now_ms, &c->found, err);
+  s->claim_wide = c->found.wide;
   return rc;
 }
 
-static int read_messages(msg_local_session *s, struct claiming *c, msg_err *err) {
+static int find(msg_local_session *s, struct claiming *c, msg_err *err) {
   const char *topic = exact_topic(c->claim);
   bool wide = !topic || s->claim_wide;
   int rc = MSG_OK;
+  c->found.n = 0;
+  c->found.wide = false;
   c->narrow = !wide;
   if (!wide) {
-    rc = read_narrow(s, c, err);
-    if (rc == MSG_OK && c->out->n == c->before)
+    rc = find_narrow(s, c, err);
+    if (rc == MSG_OK && c->found.n == 0)
       rc = msg_local_candidates_wide(s, c->actor->node, topic, c->now_ms, &wide, err);
   }
   if (rc != MSG_OK || !wide)
     return rc;
   c->narrow = false;
-  return read_wide(s, c, err);
+  return find_wide(s, c, err);
 }
 
 /* ---- attempts ---- */
@@ -172,13 +133,9 @@ static int add_undone(msg_local_session *s, struct claiming *c, msg_message *m, 
   int rc = find_life(s, m->seq, &life, err);
   if (rc != MSG_OK)
     return rc;
-  int32_t stored = m->attempts;
   m->attempts =
-      msg_local_undone_attempts(u, &m->id, life, stored, c->actor->settings->max_attempts);
-  if (m->attempts == stored)
-    return MSG_OK;
-  return msg_local_exec(s, "UPDATE @.msg_store_message SET attempts = ?2 WHERE seq = ?1", NULL, err,
-                        "ii", m->seq, (int64_t)m->attempts);
+      msg_local_undone_attempts(u, &m->id, life, m->attempts, c->actor->settings->max_attempts);
+  return MSG_OK;
 }
 
 /* They are stored for good. */
@@ -191,6 +148,7 @@ static void forget_spent(msg_local_session *s, struct claiming *c) {
 static int bury(msg_local_session *s, struct claiming *c, size_t i, msg_err *err) {
   msg_local_item item;
   int rc = msg_local_item_load(s, c->out->at[i].seq, &item, err);
+  item.attempts = c->out->at[i].attempts;
   if (rc == MSG_OK)
     rc = msg_local_item_bury(s, &item, "max_attempts", c->now_ms, err);
   list_remove(c->out, i);
@@ -231,46 +189,83 @@ static int show_lease(const struct claiming *c, msg_message *m, msg_err *err) {
   return MSG_OK;
 }
 
-static int lease_one(msg_local_session *s, const struct claiming *c, int64_t seq, msg_err *err) {
-  return msg_local_exec(s, SQL_LEASE_ONE, NULL, err, "ii", c->lease, seq);
+static int claim_one(msg_local_session *s, const struct claiming *c, const msg_message *m,
+                     msg_err *err) {
+  return msg_local_exec(s, SQL_CLAIM_ONE, NULL, err, "iii", m->seq, c->lease, (int64_t)m->attempts);
 }
 
-static int lease_range(msg_local_session *s, const struct claiming *c, msg_err *err) {
+/* Where it waited until now. */
+static int take_one(msg_local_session *s, const struct claiming *c, const msg_message *m,
+                    msg_err *err) {
+  bool addressed = m->recipient_count > 0;
+  if (c->narrow || (!addressed && m->delete_at_ms == MSG_NEVER))
+    return msg_local_exec(s, SQL_TAKE_ONE, NULL, err, "ttiii", s->queue, m->topic,
+                          (int64_t)m->priority, m->deliver_at_ms, m->seq);
+  int rc = msg_local_exec(s, "UPDATE @.msg_store_message SET state = 6 WHERE seq = ?1", NULL, err,
+                          "i", m->seq);
+  return rc == MSG_OK && addressed ? msg_local_lanes_drop(s, m->seq, err) : rc;
+}
+
+/* All that was found is leased? Burying may have made a follower ready in between, which was not
+ * read. */
+static bool is_range(const struct claiming *c) {
+  return c->narrow && !c->buried && c->found.n > 1 && c->out->n - c->before == c->found.n;
+}
+
+/* By the last one. */
+static int take_range(msg_local_session *s, const struct claiming *c, msg_err *err) {
   const msg_message *last = &c->out->at[c->out->n - 1];
-  int64_t lo = last->seq, hi = last->seq, n = (int64_t)(c->out->n - c->before);
+  return msg_local_exec(s, SQL_TAKE_ALL, NULL, err, "ttiii", s->queue, exact_topic(c->claim),
+                        (int64_t)last->priority, last->deliver_at_ms, last->seq);
+}
+
+static int claim_run(msg_local_session *s, const struct claiming *c, const msg_local_lease *l,
+                     msg_err *err) {
+  const msg_message *last = &c->out->at[c->out->n - 1];
+  return msg_local_exec(s, SQL_CLAIM_RUN, NULL, err, "ttiiiiiii", s->queue, exact_topic(c->claim),
+                        (int64_t)last->priority, last->deliver_at_ms, last->seq, l->first, c->lease,
+                        (int64_t)last->attempts, l->last);
+}
+
+/* Is it a run of numbers, all delivered equally often? */
+static bool is_run(const struct claiming *c, const msg_local_lease *l) {
+  bool even = l->last - l->first == l->messages - 1;
+  for (size_t i = c->before + 1; even && i < c->out->n; i++)
+    even = c->out->at[i].attempts == c->out->at[c->before].attempts;
+  return even;
+}
+
+static msg_local_lease lease_of(const struct claiming *c) {
+  msg_local_lease l = {.since_ms = c->now_ms,
+                       .due_ms = lease_end(c),
+                       .messages = (int64_t)(c->out->n - c->before),
+                       .first = c->out->at[c->before].seq,
+                       .last = c->out->at[c->before].seq};
   for (size_t i = c->before; i < c->out->n; i++) {
     int64_t seq = c->out->at[i].seq;
-    lo = seq < lo ? seq : lo;
-    hi = seq > hi ? seq : hi;
+    l.first = seq < l.first ? seq : l.first;
+    l.last = seq > l.last ? seq : l.last;
   }
-  if (hi - lo == n - 1)
-    return msg_local_exec(s, SQL_LEASE_RUN, NULL, err, "iii", c->lease, lo, hi);
-  if ((hi - lo) / APART_MAX < n)
-    return msg_local_exec(s, SQL_LEASE_TOGETHER, NULL, err, "ittiiiii", c->lease, s->queue,
-                          exact_topic(c->claim), (int64_t)last->priority, last->deliver_at_ms,
-                          last->seq, lo, hi);
-  return msg_local_exec(s, SQL_LEASE_RANGE, NULL, err, "ittiii", c->lease, s->queue,
-                        exact_topic(c->claim), (int64_t)last->priority, last->deliver_at_ms,
-                        last->seq);
+  return l;
 }
 
 static int lease(msg_local_session *s, struct claiming *c, msg_err *err) {
   if (c->out->n == c->before)
     return MSG_OK;
-  /* Burying may have made a follower ready in between, which was not read. */
-  bool range = c->narrow && !c->buried && c->out->n - c->before > 1;
-  int rc = msg_local_lease_new(s, c->actor, c->token, c->now_ms, lease_end(c), &c->lease, err);
+  msg_local_lease l = lease_of(c);
+  int rc = msg_local_lease_new(s, c->actor, c->token, &l, err);
+  c->lease = l.number;
+  for (size_t i = c->before; rc == MSG_OK && i < c->out->n; i++)
+    rc = show_lease(c, &c->out->at[i], err);
+  bool range = is_range(c), run = range && is_run(c, &l);
+  if (rc == MSG_OK && run)
+    rc = claim_run(s, c, &l, err);
+  for (size_t i = c->before; rc == MSG_OK && !run && i < c->out->n; i++)
+    rc = claim_one(s, c, &c->out->at[i], err);
   if (rc == MSG_OK && range)
-    rc = lease_range(s, c, err);
-  for (size_t i = c->before; rc == MSG_OK && i < c->out->n; i++) {
-    msg_message *m = &c->out->at[i];
-    if (!range)
-      rc = lease_one(s, c, m->seq, err);
-    if (rc == MSG_OK)
-      rc = show_lease(c, m, err);
-    if (rc == MSG_OK && m->recipient_count > 0)
-      rc = msg_local_lanes_drop(s, m->seq, err);
-  }
+    rc = take_range(s, c, err);
+  for (size_t i = c->before; rc == MSG_OK && !range && i < c->out->n; i++)
+    rc = take_one(s, c, &c->out->at[i], err);
   return rc;
 }
 
@@ -279,7 +274,11 @@ static int claim_work(msg_local_session *s, void *arg, msg_err *err) {
   list_cut(c->out, c->before);
   c->buried = false;
   c->spent_n = 0;
-  int rc = read_messages(s, c, err);
+  int rc = find(s, c, err);
+  if (rc == MSG_OK)
+    rc = msg_local_candidates_messages(s, &c->found,
+                                       c->narrow && c->claim->brief ? exact_topic(c->claim) : NULL,
+                                       c->now_ms, c->out, err);
   if (rc == MSG_OK)
     rc = bury_poison(s, c, err);
   return rc == MSG_OK ? lease(s, c, err) : rc;
@@ -392,6 +391,7 @@ int msg_local_claim(msg_session *base, const msg_actor *actor, const msg_claim *
   if (rc == MSG_OK)
     rc = take_enough(s, &c, err);
   msg_free(c.spent);
+  msg_free(c.found.at);
   bool some = out->n > c.base;
   /* What an earlier round has committed is theirs, whatever came after. */
   if (rc != MSG_OK && some && !c.may_roll_back)

@@ -21,28 +21,33 @@ static const char sql_topics[] =
     "SELECT topic, sum(n * (kind = 'r')) AS r, sum(n * (kind = 'd')) AS d,"
     " sum(n * (kind = 'c')) AS c, sum(n * (kind = 'b')) AS b, sum(n * (kind = 'x')) AS x,"
     " sum(n * live) AS live, min(first) AS first FROM ("
-    "SELECT topic, 'r' AS kind, 0 AS live, count(*) AS n, min(seq) AS first" OF(
-        "ready") "state = 1 AND queue = ?1 GROUP BY topic"
-                 " UNION ALL SELECT topic, 'r', 0, count(*), min(seq)" OF(
-                     "mortal") "state = 2 AND queue = ?1 GROUP BY topic"
-                               " UNION ALL SELECT topic, 'r', 1, count(*), min(seq)" OF(
-                                   "live") "state = 8 AND queue = ?1 GROUP BY topic"
-                                           " UNION ALL SELECT topic, " KIND
-                                           ", state = 9, count(*), min(seq)" OF("other")
-                                               MSG_LOCAL_OTHER
+    "SELECT topic, 'r' AS kind, 0 AS live, count(*) AS n, min(seq) AS first"
+    " FROM @.msg_store_ready WHERE queue = ?1 GROUP BY topic"
+    " UNION ALL SELECT topic, 'r', 0, count(*), min(seq)" OF(
+        "mortal") "state = 2 AND queue = ?1 GROUP BY topic"
+                  " UNION ALL SELECT topic, 'r', 1, count(*), min(seq)" OF(
+                      "live") "state = 8 AND queue = ?1 GROUP BY topic"
+                              " UNION ALL SELECT topic, " KIND
+                              ", state = 9, count(*), min(seq)" OF("other") MSG_LOCAL_OTHER
     " AND queue = ?1"
     " AND (state <> 9 OR " WAITING ") GROUP BY topic, state"
-    " UNION ALL SELECT topic, 'c', 0, count(*), min(seq)" OF(
-        "claimed") "state = 6 AND queue = ?1 GROUP BY topic"
-                   " UNION ALL SELECT topic, 'x', 0, count(*), NULL" OF(
-                       "dead") "state = 7 AND queue = ?1 GROUP BY topic"
-                               " UNION ALL SELECT topic, " KIND
-                               ", state IN (8, 9), -count(*), NULL" OF(
-                                   "expiry") "delete_at IS NOT NULL AND state <> 6"
-                                             " AND delete_at <= ?2 AND queue = ?1 AND (state <> 9 "
-                                             "OR " WAITING ") GROUP BY topic, state"
-                                             ") GROUP BY topic HAVING max(abs(r), abs(d), abs(c), "
-                                             "abs(b), abs(x)) > 0) ORDER BY topic";
+    " UNION ALL SELECT " MSG_LOCAL_MESSAGE(
+        "topic",
+        "c.seq") " AS of, 'c', 0, count(*), min(seq)"
+                 " FROM @.msg_store_claim AS c WHERE " MSG_LOCAL_MESSAGE(
+                     "queue",
+                     "c.seq") " = ?1 GROUP BY of"
+                              " UNION ALL SELECT topic, 'x', 0, count(*), NULL" OF(
+                                  "dead") "state = 7 AND queue = ?1 GROUP BY topic"
+                                          " UNION ALL SELECT topic, " KIND
+                                          ", state IN (8, 9), -count(*), NULL" OF(
+                                              "expiry") "delete_at IS NOT NULL AND state <> 6"
+                                                        " AND delete_at <= ?2 AND queue = ?1 AND "
+                                                        "(state <> 9 "
+                                                        "OR " WAITING ") GROUP BY topic, state"
+                                                        ") GROUP BY topic HAVING max(abs(r), "
+                                                        "abs(d), abs(c), "
+                                                        "abs(b), abs(x)) > 0) ORDER BY topic";
 
 /* The queues in a table (or partial index), by skipping through it. */
 #define QUEUES_IN(table, where)                                                                    \
@@ -59,12 +64,13 @@ static const char sql_topics[] =
 static const char sql_queues[] =
     QUEUES_IN("msg_store_node", "queue > ''")
     " UNION " QUEUES_IN("msg_store_listener", "queue > ''")
-    " UNION " QUEUES_OF("ready", "state = 1")
+    " UNION " QUEUES_IN("msg_store_ready", "queue > ''")
     " UNION " QUEUES_OF("mortal", "state = 2")
     " UNION " QUEUES_OF("other", MSG_LOCAL_OTHER)
     " UNION " QUEUES_OF("dead", "state = 7")
     " UNION " QUEUES_OF("live", "state = 8")
-    " UNION SELECT queue" OF("claimed") "state = 6 ORDER BY x";
+    " UNION SELECT " MSG_LOCAL_MESSAGE("queue", "c.seq") " AS of FROM @.msg_store_claim AS c"
+    "  WHERE of IS NOT NULL ORDER BY x";
 /* clang-format on */
 
 struct counts {

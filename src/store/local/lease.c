@@ -5,35 +5,44 @@
 
 #include "store/local/reading.h"
 
-#define NEXT                                                                                       \
-  "(SELECT coalesce(max(number), " MSG_LOCAL_NO_LEASE ") + 1 FROM @.msg_store_lease NOT INDEXED)"
-#define INTO "INSERT INTO @.msg_store_lease(number, owner, token, holder, since, due) "
+#define INTO                                                                                       \
+  "INSERT INTO @.msg_store_lease(owner, token, holder, since, due, messages, first, last) "
 
 int msg_local_lease_new(msg_local_session *s, const msg_actor *actor, const char *token,
-                        int64_t since_ms, int64_t due_ms, int64_t *number, msg_err *err) {
-  static const char sql[] = INTO "VALUES(" NEXT ", ?1, ?2, ?3, ?4, ?5)";
-  int rc = msg_local_exec(s, sql, NULL, err, "tttii", actor->node, token, actor->process, since_ms,
-                          due_ms);
+                        msg_local_lease *lease, msg_err *err) {
+  static const char sql[] = INTO "VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
+  int rc =
+      msg_local_exec(s, sql, NULL, err, "tttiiiii", actor->node, token, actor->process,
+                     lease->since_ms, lease->due_ms, lease->messages, lease->first, lease->last);
   if (rc == MSG_OK)
-    *number = sqlite3_last_insert_rowid(s->db);
+    lease->number = sqlite3_last_insert_rowid(s->db);
   return rc;
 }
 
 int msg_local_lease_copy(msg_local_session *s, int64_t from, int64_t due_ms, int64_t *number,
                          msg_err *err) {
-  static const char sql[] = INTO
-      "SELECT " NEXT ", owner, token, holder, since, ?2 FROM @.msg_store_lease WHERE number = ?1";
+  static const char sql[] = INTO "SELECT owner, token, holder, since, ?2, 0, first, last"
+                                 " FROM @.msg_store_lease WHERE number = ?1";
   int rc = msg_local_exec(s, sql, NULL, err, "ii", from, due_ms);
   if (rc == MSG_OK)
     *number = sqlite3_last_insert_rowid(s->db);
   return rc;
 }
 
-int msg_local_lease_left(msg_local_session *s, int64_t number, msg_err *err) {
-  static const char sql[] =
-      "DELETE FROM @.msg_store_lease WHERE number = ?1 AND NOT EXISTS(SELECT 1 FROM"
-      " @.msg_store_message INDEXED BY msg_store_message_claimed WHERE state = 6 AND lease = ?1)";
-  return msg_local_exec(s, sql, NULL, err, "i", number);
+int msg_local_lease_joined(msg_local_session *s, int64_t number, msg_err *err) {
+  return msg_local_exec(s, "UPDATE @.msg_store_lease SET messages = messages + 1 WHERE number = ?1",
+                        NULL, err, "i", number);
+}
+
+int msg_local_lease_left(msg_local_session *s, int64_t number, int64_t messages, msg_err *err) {
+  static const char sql_last[] =
+      "DELETE FROM @.msg_store_lease WHERE number = ?1 AND messages <= ?2";
+  static const char sql_some[] =
+      "UPDATE @.msg_store_lease SET messages = messages - ?2 WHERE number = ?1";
+  int64_t gone = 0;
+  int rc = msg_local_exec(s, sql_last, &gone, err, "ii", number, messages);
+  return rc == MSG_OK && gone == 0 ? msg_local_exec(s, sql_some, NULL, err, "ii", number, messages)
+                                   : rc;
 }
 
 int msg_local_lease_show(msg_local_session *s, int64_t number, msg_message *m, msg_err *err) {

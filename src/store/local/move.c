@@ -1,6 +1,7 @@
 /* move.c - see move.h. */
 #include "store/local/move.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -37,10 +38,14 @@ static int read_item(sqlite3_stmt *stmt, msg_local_item *out, msg_err *err) {
   out->grouped = sqlite3_column_int(stmt, 5) != 0;
   out->attempts = sqlite3_column_int(stmt, 6);
   out->deliver_at_ms = sqlite3_column_int64(stmt, 7);
-  out->lease = sqlite3_column_int64(stmt, 8);
-  if (copy_name(stmt, 9, out->queue, sizeof out->queue) &&
-      copy_name(stmt, 10, out->topic, sizeof out->topic) &&
-      copy_name(stmt, 11, out->group, sizeof out->group))
+  out->lease = sqlite3_column_int64(stmt, 11);
+  if (sqlite3_column_type(stmt, 11) != SQLITE_NULL) {
+    out->state = MSG_LOCAL_CLAIMED;
+    out->attempts = sqlite3_column_int(stmt, 12);
+  }
+  if (copy_name(stmt, 8, out->queue, sizeof out->queue) &&
+      copy_name(stmt, 9, out->topic, sizeof out->topic) &&
+      copy_name(stmt, 10, out->group, sizeof out->group))
     return MSG_OK;
   return msg_err_set(
       err, MSG_CORRUPT,
@@ -60,7 +65,7 @@ int msg_local_item_read(msg_local_session *s, sqlite3_stmt *stmt, msg_local_item
 
 int msg_local_item_load(msg_local_session *s, int64_t seq, msg_local_item *out, msg_err *err) {
   static const char sql[] =
-      "SELECT " MSG_LOCAL_ITEM_COLUMNS " FROM @.msg_store_message WHERE seq = ?1";
+      "SELECT " MSG_LOCAL_ITEM_COLUMNS " FROM @.msg_store_message AS m WHERE m.seq = ?1";
   sqlite3_stmt *stmt = NULL;
   int rc = msg_local_bound(s, sql, &stmt, err, "i", seq);
   return rc == MSG_OK ? msg_local_item_read(s, stmt, out, err) : rc;
@@ -68,8 +73,8 @@ int msg_local_item_load(msg_local_session *s, int64_t seq, msg_local_item *out, 
 
 int msg_local_item_find(msg_local_session *s, const msg_oid *id, msg_local_item *out,
                         msg_err *err) {
-  static const char sql[] =
-      "SELECT " MSG_LOCAL_ITEM_COLUMNS " FROM @.msg_store_message WHERE id = ?1 AND queue = ?2";
+  static const char sql[] = "SELECT " MSG_LOCAL_ITEM_COLUMNS
+                            " FROM @.msg_store_message AS m WHERE m.id = ?1 AND m.queue = ?2";
   sqlite3_stmt *stmt = NULL;
   int rc = msg_local_bound(s, sql, &stmt, err, "dt", id, s->queue);
   return rc == MSG_OK ? msg_local_item_read(s, stmt, out, err) : rc;
@@ -89,7 +94,57 @@ int msg_local_seqs_read(msg_local_session *s, sqlite3_stmt *stmt, msg_local_seqs
   return rc == MSG_NOTFOUND ? MSG_OK : rc;
 }
 
-/* ---- lanes and numbers ---- */
+static int compare(const void *a, const void *b) {
+  const int64_t *x = a, *y = b;
+  return (*x > *y) - (*x < *y);
+}
+
+size_t msg_local_seqs_run(const int64_t *seqs, size_t n) {
+  size_t k = 1;
+  while (k < n && seqs[k] == seqs[k - 1] + 1)
+    k++;
+  return k;
+}
+
+bool msg_local_seqs_sort(msg_local_seqs *seqs) {
+  bool sorted = true;
+  for (size_t i = 1; sorted && i < seqs->n; i++)
+    sorted = seqs->at[i - 1] < seqs->at[i];
+  if (!sorted)
+    qsort(seqs->at, seqs->n, sizeof *seqs->at, compare);
+  return sorted;
+}
+
+int msg_local_seqs_delete(msg_local_session *s, msg_local_seqs *seqs, msg_err *err) {
+  static const char sql_one[] = "DELETE FROM @.msg_store_message WHERE seq = ?1";
+  static const char sql_run[] =
+      "DELETE FROM @.msg_store_message NOT INDEXED WHERE seq BETWEEN ?1 AND ?2";
+  int rc = MSG_OK;
+  msg_local_seqs_sort(seqs);
+  for (size_t i = 0, n; rc == MSG_OK && i < seqs->n; i += n) {
+    n = msg_local_seqs_run(&seqs->at[i], seqs->n - i);
+    rc = n == 1 ? msg_local_exec(s, sql_one, NULL, err, "i", seqs->at[i])
+                : msg_local_exec(s, sql_run, NULL, err, "ii", seqs->at[i], seqs->at[i + n - 1]);
+  }
+  return rc;
+}
+
+/* ---- beside the row: ready, lanes, claims; numbers ---- */
+
+int msg_local_ready_add(msg_local_session *s, int64_t seq, msg_err *err) {
+  static const char sql[] =
+      "INSERT INTO @.msg_store_ready(queue, topic, priority, deliver_at, seq)"
+      " SELECT queue, topic, priority, deliver_at, seq FROM @.msg_store_message WHERE seq = ?1";
+  return msg_local_exec(s, sql, NULL, err, "i", seq);
+}
+
+int msg_local_ready_remove(msg_local_session *s, const msg_local_item *item, msg_err *err) {
+  static const char sql[] =
+      "DELETE FROM @.msg_store_ready WHERE queue = ?1 AND topic = ?2 AND seq = ?3"
+      " AND priority = " MSG_LOCAL_MESSAGE("priority", "?3") " AND deliver_at = " MSG_LOCAL_MESSAGE(
+          "deliver_at", "?3");
+  return msg_local_exec(s, sql, NULL, err, "tti", item->queue, item->topic, item->seq);
+}
 
 int msg_local_lanes_make(msg_local_session *s, int64_t seq, msg_err *err) {
   static const char sql[] =
@@ -129,8 +184,25 @@ static bool has_lanes(enum msg_local_state state) {
   return state == MSG_LOCAL_ADDRESSED || state == MSG_LOCAL_DIRECT;
 }
 
-static int leave_lease(msg_local_session *s, const msg_local_item *item, msg_err *err) {
-  return item->state == MSG_LOCAL_CLAIMED ? msg_local_lease_left(s, item->lease, err) : MSG_OK;
+static int leave_claim(msg_local_session *s, const msg_local_item *item, msg_err *err) {
+  int rc =
+      msg_local_exec(s, "DELETE FROM @.msg_store_claim WHERE seq = ?1", NULL, err, "i", item->seq);
+  return rc == MSG_OK ? msg_local_lease_left(s, item->lease, 1, err) : rc;
+}
+
+/* What there is beside the row in this state goes. The row is as it was. */
+static int leave(msg_local_session *s, const msg_local_item *item, msg_err *err) {
+  if (item->state == MSG_LOCAL_CLAIMED)
+    return leave_claim(s, item, err);
+  if (item->state == MSG_LOCAL_READY)
+    return msg_local_ready_remove(s, item, err);
+  return has_lanes(item->state) ? msg_local_lanes_drop(s, item->seq, err) : MSG_OK;
+}
+
+static int enter(msg_local_session *s, const msg_local_item *item, msg_err *err) {
+  if (item->state == MSG_LOCAL_READY)
+    return msg_local_ready_add(s, item->seq, err);
+  return has_lanes(item->state) ? msg_local_lanes_make(s, item->seq, err) : MSG_OK;
 }
 
 /* A broadcast becomes visible at a number that no floor has passed. */
@@ -151,30 +223,26 @@ static int renumber(msg_local_session *s, msg_local_item *item, msg_err *err) {
 static int set_state(msg_local_session *s, msg_local_item *item, enum msg_local_state state,
                      msg_err *err) {
   static const char sql_due[] = "UPDATE @.msg_store_message SET state = ?2, deliver_at = ?3, due = "
-                                "?3, lease = " MSG_LOCAL_NO_LEASE " WHERE seq = ?1";
+                                "?3, attempts = ?4 WHERE seq = ?1";
   static const char sql_plain[] = "UPDATE @.msg_store_message SET state = ?2, deliver_at = ?3, due "
-                                  "= NULL, lease = " MSG_LOCAL_NO_LEASE " WHERE seq = ?1";
-  int rc = MSG_OK;
-  if (has_lanes(item->state))
-    rc = msg_local_lanes_drop(s, item->seq, err);
+                                  "= NULL, attempts = ?4 WHERE seq = ?1";
+  int rc = leave(s, item, err);
   if (rc == MSG_OK && state == MSG_LOCAL_LIVE && item->state != MSG_LOCAL_LIVE)
     rc = renumber(s, item, err);
   if (rc == MSG_OK)
-    rc = msg_local_exec(s, state == MSG_LOCAL_DELAYED ? sql_due : sql_plain, NULL, err, "iii",
-                        item->seq, (int64_t)state, item->deliver_at_ms);
-  if (rc == MSG_OK)
-    rc = leave_lease(s, item, err);
-  if (rc == MSG_OK && has_lanes(state))
-    rc = msg_local_lanes_make(s, item->seq, err);
-  if (rc == MSG_OK)
-    item->state = state;
-  return rc;
+    rc = msg_local_exec(s, state == MSG_LOCAL_DELAYED ? sql_due : sql_plain, NULL, err, "iiii",
+                        item->seq, (int64_t)state, item->deliver_at_ms, (int64_t)item->attempts);
+  if (rc != MSG_OK)
+    return rc;
+  item->state = state;
+  return enter(s, item, err);
 }
 
 /* ---- groups ---- */
 
 #define OF_GROUP                                                                                   \
-  " FROM @.msg_store_message INDEXED BY msg_store_message_grp WHERE queue = ?1 AND topic = ?2"     \
+  " FROM @.msg_store_message AS m INDEXED BY msg_store_message_grp WHERE queue = ?1 AND topic = "  \
+  "?2"                                                                                             \
   " AND grp = ?3 AND state <> 7"
 
 /* Has the group no older follower? */
@@ -257,24 +325,18 @@ int msg_local_item_free(msg_local_session *s, msg_local_item *item, int64_t now_
 int msg_local_item_bury(msg_local_session *s, const msg_local_item *item, const char *reason,
                         int64_t now_ms, msg_err *err) {
   static const char sql[] = "UPDATE @.msg_store_message SET state = 7, due = NULL, delete_at = "
-                            "NULL, reason = ?2, lease = " MSG_LOCAL_NO_LEASE " WHERE seq = ?1";
-  int rc = MSG_OK;
-  if (has_lanes(item->state))
-    rc = msg_local_lanes_drop(s, item->seq, err);
+                            "NULL, reason = ?2, attempts = ?3 WHERE seq = ?1";
+  int rc = leave(s, item, err);
   if (rc == MSG_OK)
-    rc = msg_local_exec(s, sql, NULL, err, "it", item->seq, reason);
-  if (rc == MSG_OK)
-    rc = leave_lease(s, item, err);
+    rc = msg_local_exec(s, sql, NULL, err, "iti", item->seq, reason, (int64_t)item->attempts);
   return rc == MSG_OK && is_head(item) ? promote(s, item, now_ms, err) : rc;
 }
 
 int msg_local_item_drop(msg_local_session *s, const msg_local_item *item, int64_t now_ms,
                         msg_err *err) {
-  int rc = msg_local_exec(s, "DELETE FROM @.msg_store_message WHERE seq = ?1", NULL, err, "i",
-                          item->seq);
+  int rc = leave(s, item, err);
   if (rc == MSG_OK)
-    rc = leave_lease(s, item, err);
-  if (rc == MSG_OK && has_lanes(item->state))
-    rc = msg_local_lanes_drop(s, item->seq, err);
+    rc = msg_local_exec(s, "DELETE FROM @.msg_store_message WHERE seq = ?1", NULL, err, "i",
+                        item->seq);
   return rc == MSG_OK && is_head(item) ? promote(s, item, now_ms, err) : rc;
 }

@@ -15,17 +15,19 @@ typedef struct msg_local_item {
   enum msg_local_state state;
   bool exclusive, has_recipients, mortal, grouped;
   int32_t attempts;
-  int64_t deliver_at_ms, lease;
+  int64_t deliver_at_ms;
+  int64_t lease; /* while CLAIMED */
   char queue[MSG_QUEUE_MAX + 1], topic[MSG_TOPIC_MAX + 1], group[MSG_KEY_MAX + 1];
 } msg_local_item;
 
 /** Where a message belongs that is free to go at `now`. */
 enum msg_local_state msg_local_free_state(const msg_local_item *item, int64_t now_ms);
 
-/* Columns of msg_store_message, in the order msg_local_item_read expects. */
+/* Columns of msg_store_message AS m, in the order msg_local_item_read expects. */
 #define MSG_LOCAL_ITEM_COLUMNS                                                                     \
-  "seq, state, exclusive, recipients IS NOT NULL, delete_at IS NOT NULL, grp IS NOT NULL,"         \
-  " attempts, deliver_at, lease, queue, topic, grp"
+  "m.seq, m.state, m.exclusive, m.recipients IS NOT NULL, m.delete_at IS NOT NULL,"                \
+  " m.grp IS NOT NULL, m.attempts, m.deliver_at, m.queue, m.topic, m.grp,"                         \
+  " " MSG_LOCAL_CLAIM("lease", "m.seq") ", " MSG_LOCAL_CLAIM("attempts", "m.seq")
 
 /** The row of a bound statement; gives it back.
  *  Errors: MSG_NOTFOUND (no text), MSG_CORRUPT names longer than any that is accepted. */
@@ -46,6 +48,11 @@ int msg_local_item_bury(msg_local_session *s, const msg_local_item *item, const 
 /** Gone. */
 int msg_local_item_drop(msg_local_session *s, const msg_local_item *item, int64_t now_ms,
                         msg_err *err);
+
+/** The row in msg_store_ready of a message that is READY and not claimed: made, or removed. Before
+ *  its priority or delivery time changes it must be out. */
+int msg_local_ready_add(msg_local_session *s, int64_t seq, msg_err *err);
+int msg_local_ready_remove(msg_local_session *s, const msg_local_item *item, msg_err *err);
 
 /** Lane rows of a message: made from its recipients, or removed. */
 int msg_local_lanes_make(msg_local_session *s, int64_t seq, msg_err *err);
@@ -72,5 +79,11 @@ typedef struct msg_local_seqs {
 /** Append column 0 of every row of `stmt`, and give it back. */
 int msg_local_seqs_read(msg_local_session *s, sqlite3_stmt *stmt, msg_local_seqs *out,
                         msg_err *err);
+/** How many of `seqs`, sorted, follow each other without a gap from the first on. At least 1. */
+size_t msg_local_seqs_run(const int64_t *seqs, size_t n);
+/** In ascending order. False: they were in another. */
+bool msg_local_seqs_sort(msg_local_seqs *seqs);
+/** Sort them, and delete their rows of msg_store_message, those alone. */
+int msg_local_seqs_delete(msg_local_session *s, msg_local_seqs *seqs, msg_err *err);
 
 #endif

@@ -168,8 +168,8 @@ static int insert(msg_local_session *s, const msg_message *m, int64_t now_ms, ms
   return rc;
 }
 
-/* A grouped message learns its state by the insert: the delay of a head is noted, its lanes are
- * made, afterwards. */
+/* What belongs beside the row. A grouped message learns its state by the insert: the delay of a
+ * head is noted afterwards. */
 static int finish(msg_local_session *s, const msg_message *m, int64_t now_ms, msg_err *err) {
   int64_t seq = sqlite3_last_insert_rowid(s->db);
   enum msg_local_state state = state_of(m, now_ms);
@@ -183,14 +183,40 @@ static int finish(msg_local_session *s, const msg_message *m, int64_t now_ms, ms
       return msg_local_exec(s, "UPDATE @.msg_store_message SET due = deliver_at WHERE seq = ?1",
                             NULL, err, "i", seq);
   }
+  if (state == MSG_LOCAL_READY)
+    return msg_local_ready_add(s, seq, err);
   if (state == MSG_LOCAL_ADDRESSED || state == MSG_LOCAL_DIRECT)
     return msg_local_lanes_make(s, seq, err);
   return MSG_OK;
 }
 
-/* More than the insert to do? */
-static bool needs_finish(const msg_message *m, int64_t now_ms) {
-  return has_recipients(m) || (group_of(m) && m->deliver_at_ms > now_ms);
+/* Is there more to do once its state is known? */
+static bool needs_finish(const msg_message *m) {
+  return has_recipients(m) || group_of(m);
+}
+
+/* READY, whatever else is in the store. */
+static bool is_ready(const msg_message *m, int64_t now_ms) {
+  return !group_of(m) && state_of(m, now_ms) == MSG_LOCAL_READY;
+}
+
+/* The message, and its row in msg_store_ready by a statement that is bound before: between the two
+ * nothing can fail that leaves the first alone. (Where a single row cannot be written, SQLite rolls
+ * the transaction back.) */
+static int insert_ready(msg_local_session *s, const msg_message *m, int64_t now_ms, msg_err *err) {
+  static const char sql[] = "INSERT INTO @.msg_store_ready(queue, topic, priority, deliver_at, seq)"
+                            " VALUES(?1, ?2, ?3, ?4, ?5)";
+  sqlite3_stmt *stmt = NULL;
+  int rc = msg_local_bound(s, sql, &stmt, err, "ttiii", s->queue, m->topic, (int64_t)m->priority,
+                           m->deliver_at_ms, INT64_C(0));
+  if (rc == MSG_OK)
+    rc = insert(s, m, now_ms, err);
+  if (rc != MSG_OK) {
+    msg_local_done(s, stmt);
+    return rc;
+  }
+  sqlite3_bind_int64(stmt, 5, sqlite3_last_insert_rowid(s->db));
+  return msg_local_run(s, stmt, err);
 }
 
 /* ---- de-duplication ---- */
@@ -232,8 +258,8 @@ static int put_one(msg_local_session *s, msg_put *item, int64_t now_ms, msg_err 
   if (found != MSG_NOTFOUND)
     return found;
   item->id = m->id;
-  int rc = insert(s, m, now_ms, err);
-  if (rc == MSG_OK && needs_finish(m, now_ms))
+  int rc = (is_ready(m, now_ms) ? insert_ready : insert)(s, m, now_ms, err);
+  if (rc == MSG_OK && needs_finish(m))
     rc = finish(s, m, now_ms, err);
   return rc == MSG_OK && m->key ? remember_key(s, item, err) : rc;
 }
@@ -254,6 +280,8 @@ int msg_local_put(msg_session *base, const msg_actor *actor, msg_put *items, siz
   int rc = msg_local_sweep(s, actor, b.now_ms, false, &backlog, err);
   if (rc != MSG_OK)
     return rc;
-  bool many = n > 1 || items[0].message->key || needs_finish(items[0].message, b.now_ms);
+  const msg_message *first = items[0].message;
+  bool many = n > 1 || first->key || needs_finish(first) ||
+              (is_ready(first, b.now_ms) && sqlite3_get_autocommit(s->db));
   return msg_local_write(s, "send", many, put_work, &b, err);
 }

@@ -13,12 +13,14 @@ static const struct table {
 } TABLES[] = {
     {"msg_store", "version,store_id", 2},
     {"msg_store_message",
-     "seq,id,queue,topic,state,priority,deliver_at,due,delete_at,attempts,lease,grp,sender,"
+     "seq,id,queue,topic,state,priority,deliver_at,due,delete_at,attempts,grp,sender,"
      "sender_host,exclusive,timestamp,ttl,timing_out,delete_after,in_answer_to,recipients,msg,"
      "value,"
      "json,map,additional,key,reason,moved,redriven",
-     30},
-    {"msg_store_lease", "number,owner,token,holder,since,due", 6},
+     29},
+    {"msg_store_ready", "queue,topic,priority,deliver_at,seq", 5},
+    {"msg_store_claim", "seq,lease,attempts", 3},
+    {"msg_store_lease", "number,owner,token,holder,since,due,messages,first,last", 9},
     {"msg_store_lane", "queue,node,exclusive,priority,deliver_at,seq,topic", 7},
     {"msg_store_listener", "queue,node,pattern,start", 4},
     {"msg_store_floor", "queue,node,topic,priority,pattern,floor", 6},

@@ -43,8 +43,8 @@ static bool read_oid(sqlite3_stmt *stmt, int i, msg_oid *out) {
   return is_null(stmt, i) || msg_oid_parse((const char *)sqlite3_column_text(stmt, i), out);
 }
 
-static bool read_state(int stored, bool expired, enum msg_state *out) {
-  switch ((enum msg_local_state)stored) {
+static bool read_state(int stored, bool claimed, bool expired, enum msg_state *out) {
+  switch (claimed ? MSG_LOCAL_CLAIMED : (enum msg_local_state)stored) {
   case MSG_LOCAL_READY:
   case MSG_LOCAL_MORTAL:
   case MSG_LOCAL_ADDRESSED:
@@ -149,7 +149,8 @@ int msg_local_read_row(sqlite3_stmt *stmt, int64_t now_ms, msg_message *out, msg
   msg_message_init(out);
   read_numbers(stmt, &m);
   if (!read_oid(stmt, ID, &m.id) || !read_oid(stmt, IN_ANSWER_TO, &m.in_answer_to) ||
-      !read_state(sqlite3_column_int(stmt, STATE), m.delete_at_ms <= now_ms, &m.state))
+      !read_state(sqlite3_column_int(stmt, STATE), !is_null(stmt, LEASE), m.delete_at_ms <= now_ms,
+                  &m.state))
     return corrupt(stmt, m.seq, err);
   read_texts(stmt, &m, &nomem);
   read_value(stmt, VALUE, JSON, &m.value, &nomem);

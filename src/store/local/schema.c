@@ -7,8 +7,7 @@
 #include "base/mem.h"
 #include "base/process.h"
 #include "base/str.h"
-#include "store/local/host.h"
-#include "store/local/lease.h"
+#include "store/local/session.h"
 
 /* '@' stands for the quoted schema. */
 static const char *const VERSION_1[] = {
@@ -27,7 +26,6 @@ static const char *const VERSION_1[] = {
     " due INTEGER,"
     " delete_at INTEGER,"
     " attempts INTEGER NOT NULL DEFAULT 0,"
-    " lease INTEGER NOT NULL DEFAULT " MSG_LOCAL_NO_LEASE ","
     " grp TEXT,"
     " sender TEXT NOT NULL, sender_host TEXT,"
     " exclusive INTEGER NOT NULL,"
@@ -44,16 +42,12 @@ static const char *const VERSION_1[] = {
     " redriven INTEGER)", /* how often; NULL: never */
 
     "CREATE UNIQUE INDEX @.msg_store_message_id ON msg_store_message(id)",
-    "CREATE INDEX @.msg_store_message_ready ON msg_store_message(queue, topic, priority, "
-    "deliver_at)"
-    " WHERE state = 1",
     /* delete_at, so that what is expired and not yet swept is passed over in the index alone */
     "CREATE INDEX @.msg_store_message_mortal"
     " ON msg_store_message(queue, topic, priority, deliver_at, seq, delete_at) WHERE state = 2",
     "CREATE INDEX @.msg_store_message_mortal_end"
     " ON msg_store_message(queue, topic, delete_at, priority, deliver_at) WHERE state = 2",
     "CREATE INDEX @.msg_store_message_delayed ON msg_store_message(due) WHERE state = 4",
-    "CREATE INDEX @.msg_store_message_claimed ON msg_store_message(lease) WHERE state = 6",
     "CREATE INDEX @.msg_store_message_dead ON msg_store_message(queue, topic) WHERE state = 7",
     "CREATE INDEX @.msg_store_message_live ON msg_store_message(queue, topic, priority) WHERE "
     "state = 8",
@@ -70,10 +64,19 @@ static const char *const VERSION_1[] = {
     "CREATE INDEX @.msg_store_message_answer ON msg_store_message(in_answer_to)"
     " WHERE in_answer_to IS NOT NULL",
 
+    "CREATE TABLE @.msg_store_ready("
+    " queue TEXT NOT NULL, topic TEXT NOT NULL, priority INTEGER NOT NULL,"
+    " deliver_at INTEGER NOT NULL, seq INTEGER NOT NULL,"
+    " PRIMARY KEY(queue, topic, priority, deliver_at, seq)) WITHOUT ROWID",
+    "CREATE TABLE @.msg_store_claim("
+    " seq INTEGER PRIMARY KEY, lease INTEGER NOT NULL, attempts INTEGER NOT NULL)",
+
     "CREATE TABLE @.msg_store_lease("
     " number INTEGER PRIMARY KEY,"
     " owner TEXT NOT NULL, token TEXT NOT NULL, holder TEXT NOT NULL,"
-    " since INTEGER NOT NULL, due INTEGER NOT NULL)",
+    " since INTEGER NOT NULL, due INTEGER NOT NULL,"
+    " messages INTEGER NOT NULL,"                      /* that it still has */
+    " first INTEGER NOT NULL, last INTEGER NOT NULL)", /* none of them is outside */
     "CREATE INDEX @.msg_store_lease_holder ON msg_store_lease(holder, due)",
 
     "CREATE TABLE @.msg_store_lane("

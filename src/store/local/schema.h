@@ -2,6 +2,9 @@
  *
  * msg_store            one row: version, store id
  * msg_store_message    one row a message; `state` is stored, see the codes
+ * msg_store_ready      one row a READY message that nobody has claimed: a claim takes from it and
+ *                      leaves the message, whose row is wide, as it is
+ * msg_store_claim      one row a claimed message; `attempts` counts this delivery
  * msg_store_lease      one row a claim, shared by the messages it took: see lease.h
  * msg_store_lane       one row a recipient that has not taken its direct message yet (exclusive =
  * 0, state DIRECT), or that may claim it now (exclusive = 1, state ADDRESSED only: gone while
@@ -22,12 +25,13 @@
 
 /* msg_store_message.state. Partial indexes name these numbers: never renumber. */
 enum msg_local_state {
-  MSG_LOCAL_READY = 1,     /* exclusive, claimable, no expiry, no recipients */
+  MSG_LOCAL_READY = 1,     /* exclusive, no expiry, no recipients: claimable while it is in
+                              msg_store_ready, else claimed */
   MSG_LOCAL_MORTAL = 2,    /* exclusive, claimable until delete_at, no recipients */
   MSG_LOCAL_ADDRESSED = 3, /* exclusive, claimable by its recipients (msg_store_lane) only */
   MSG_LOCAL_DELAYED = 4,   /* exclusive or not; `due` = deliver_at */
   MSG_LOCAL_BLOCKED = 5,   /* behind the head of its group */
-  MSG_LOCAL_CLAIMED = 6,   /* by msg_store_lease.number = `lease` */
+  MSG_LOCAL_CLAIMED = 6,   /* one that was not READY is claimed */
   MSG_LOCAL_DEAD = 7,
   MSG_LOCAL_LIVE = 8,  /* broadcast, visible */
   MSG_LOCAL_DIRECT = 9 /* not exclusive, waits in msg_store_lane (not delayed there: delayed ones
@@ -38,6 +42,13 @@ enum msg_local_state {
  * statement must repeat it as it stands to go by that index. Not IN (...), for which SQLite would
  * build a table at every write. */
 #define MSG_LOCAL_OTHER "state > 2 AND state <> 6 AND state <> 7 AND state <> 8"
+
+/* SQL: a column of the claim of message `seq`, of the message `seq`; NULL where there is none. A
+ * scalar subquery, as reading.h says why. */
+#define MSG_LOCAL_CLAIM(column, seq)                                                               \
+  "(SELECT c." column " FROM @.msg_store_claim AS c WHERE c.seq = " seq ")"
+#define MSG_LOCAL_MESSAGE(column, seq)                                                             \
+  "(SELECT w." column " FROM @.msg_store_message AS w WHERE w.seq = " seq ")"
 
 enum msg_schema_state { MSG_SCHEMA_NONE, MSG_SCHEMA_CURRENT, MSG_SCHEMA_OLD };
 

@@ -12,15 +12,13 @@
 #include "store/local/move.h"
 #include "store/local/reading.h"
 
-/* Acks further apart than this number of messages are removed by statements of their own. */
-#define GAP_MAX 64
-
 /* Theirs, while the lease holds: by token, else by the node's own name. (A join might scan the
  * leases when statistics found few.) */
 #define THEIRS                                                                                     \
-  " FROM @.msg_store_message AS m WHERE m.id = ?1 AND m.queue = ?2 AND m.state = 6"                \
-  " AND (SELECT l.due > ?3 AND (l.token = ?4 OR (?4 IS NULL AND l.owner = ?5))"                    \
-  "  FROM @.msg_store_lease AS l WHERE l.number = m.lease)"
+  " FROM @.msg_store_message AS m WHERE m.id = ?1 AND m.queue = ?2"                                \
+  " AND (SELECT (SELECT l.due > ?3 AND (l.token = ?4 OR (?4 IS NULL AND l.owner = ?5))"            \
+  "  FROM @.msg_store_lease AS l WHERE l.number = c.lease)"                                        \
+  "  FROM @.msg_store_claim AS c WHERE c.seq = m.seq)"
 
 static const char *const WHAT[] = {[MSG_SETTLE_ACK] = "ack",
                                    [MSG_SETTLE_RELEASE] = "release",
@@ -52,8 +50,8 @@ static int owned(msg_local_session *s, const struct settling *w, const msg_settl
                  msg_local_item *out, msg_err *err) {
   static const char sql[] = "SELECT " MSG_LOCAL_ITEM_COLUMNS THEIRS;
   static const char sql_any[] =
-      "SELECT " MSG_LOCAL_ITEM_COLUMNS " FROM @.msg_store_message WHERE id = ?1 AND queue = ?2"
-      " AND state = 6";
+      "SELECT " MSG_LOCAL_ITEM_COLUMNS " FROM @.msg_store_message AS m WHERE m.id = ?1"
+      " AND m.queue = ?2 AND " MSG_LOCAL_CLAIM("lease", "m.seq") " IS NOT NULL";
   sqlite3_stmt *stmt = NULL;
   int rc = w->how->verb == MSG_SETTLE_FREE
                ? msg_local_bound(s, sql_any, &stmt, err, "dt", &item->id, s->queue)
@@ -64,7 +62,7 @@ static int owned(msg_local_session *s, const struct settling *w, const msg_settl
 /* Messages of one lease stay together. */
 static int extend(msg_local_session *s, struct settling *w, const msg_local_item *item,
                   msg_err *err) {
-  static const char sql[] = "UPDATE @.msg_store_message SET lease = ?2 WHERE seq = ?1";
+  static const char sql[] = "UPDATE @.msg_store_claim SET lease = ?2 WHERE seq = ?1";
   int64_t due_ms = msg_clock_add(w->now_ms, w->how->lease_ms);
   int rc = MSG_OK;
   if (w->new_from && item->lease >= w->new_from) /* given twice */
@@ -76,7 +74,9 @@ static int extend(msg_local_session *s, struct settling *w, const msg_local_item
     w->new_from = w->extended;
   if (rc == MSG_OK)
     rc = msg_local_exec(s, sql, NULL, err, "ii", item->seq, w->extended);
-  return rc == MSG_OK ? msg_local_lease_left(s, item->lease, err) : rc;
+  if (rc == MSG_OK)
+    rc = msg_local_lease_joined(s, w->extended, err);
+  return rc == MSG_OK ? msg_local_lease_left(s, item->lease, 1, err) : rc;
 }
 
 static int release(msg_local_session *s, struct settling *w, msg_local_item *item, msg_err *err) {
@@ -135,6 +135,7 @@ struct batch {
 /* The lease of an item. */
 struct held {
   int64_t lease;
+  int64_t last; /* seq: none of its messages is after it */
   char token[MSG_OID_HEX + 1];
   bool own; /* the caller's by name */
 };
@@ -170,7 +171,8 @@ static void add_found(struct batch *b, struct wanted *x, int64_t seq, int64_t le
 /* MSG_NOTFOUND: not to settle by this way. Those of groups are left to settle_item. */
 static int find_one(msg_local_session *s, const struct settling *w, struct batch *b,
                     struct wanted *x, msg_err *err) {
-  static const char sql[] = "SELECT seq, lease" THEIRS " AND grp IS NULL";
+  static const char sql[] =
+      "SELECT m.seq, " MSG_LOCAL_CLAIM("lease", "m.seq") THEIRS " AND m.grp IS NULL";
   sqlite3_stmt *stmt = NULL;
   int rc = theirs(s, sql, w, x->item, &stmt, err);
   if (rc == MSG_OK && (rc = msg_local_row(s, stmt, err)) == MSG_OK)
@@ -181,7 +183,8 @@ static int find_one(msg_local_session *s, const struct settling *w, struct batch
 
 static int look_at_lease(msg_local_session *s, const struct settling *w, int64_t lease,
                          struct held *out, msg_err *err) {
-  static const char sql[] = "SELECT token, owner = ?2 FROM @.msg_store_lease WHERE number = ?1";
+  static const char sql[] =
+      "SELECT token, owner = ?2, last FROM @.msg_store_lease WHERE number = ?1";
   sqlite3_stmt *stmt = NULL;
   *out = (struct held){.lease = lease};
   int rc = msg_local_bound(s, sql, &stmt, err, "it", lease, w->actor->node);
@@ -190,6 +193,7 @@ static int look_at_lease(msg_local_session *s, const struct settling *w, int64_t
     if (token && strlen(token) < sizeof out->token)
       memcpy(out->token, token, strlen(token) + 1);
     out->own = sqlite3_column_int(stmt, 1) != 0;
+    out->last = sqlite3_column_int64(stmt, 2);
   }
   msg_local_done(s, stmt);
   return rc;
@@ -233,17 +237,17 @@ static void take_row(struct batch *b, const struct held *h, int64_t seq, const m
 static int find_rest(msg_local_session *s, const struct settling *w, struct batch *b,
                      msg_err *err) {
   static const char sql[] =
-      "SELECT seq, id FROM @.msg_store_message INDEXED BY msg_store_message_claimed"
-      " WHERE state = 6 AND lease = ?1 AND seq > ?2 AND queue = ?3 AND grp IS NULL"
-      " ORDER BY seq LIMIT ?4";
+      "SELECT c.seq, (SELECT m.id FROM @.msg_store_message AS m WHERE m.seq = c.seq"
+      "  AND m.queue = ?4 AND m.grp IS NULL) FROM @.msg_store_claim AS c"
+      " WHERE c.lease = ?1 AND c.seq BETWEEN ?2 AND ?3 ORDER BY c.seq LIMIT ?5";
   const struct found *last = &b->at[b->n - 1];
   sqlite3_stmt *stmt = NULL;
   size_t before = b->n, next = 0;
   struct held held;
   int rc = look_at_lease(s, w, last->lease, &held, err);
   if (rc == MSG_OK)
-    rc = msg_local_bound(s, sql, &stmt, err, "iiti", held.lease, last->seq, s->queue,
-                         (int64_t)(2 * b->wanted_n));
+    rc = msg_local_bound(s, sql, &stmt, err, "iiiti", held.lease, last->seq + 1, held.last,
+                         s->queue, (int64_t)(2 * b->wanted_n));
   while (rc == MSG_OK && (rc = msg_local_row(s, stmt, err)) == MSG_OK) {
     const char *hex = (const char *)sqlite3_column_text(stmt, 1);
     msg_oid id;
@@ -284,53 +288,44 @@ static void sort_rows(struct batch *b) {
   b->n = n;
 }
 
-static int drop_one(msg_local_session *s, int64_t seq, msg_err *err) {
-  return msg_local_exec(s, "DELETE FROM @.msg_store_message WHERE seq = ?1", NULL, err, "i", seq);
+/* Every number from one to another is one of theirs. */
+static int drop_run(msg_local_session *s, msg_local_seqs *run, msg_err *err) {
+  static const char sql_one[] = "DELETE FROM @.msg_store_claim WHERE seq = ?1";
+  static const char sql_run[] = "DELETE FROM @.msg_store_claim WHERE seq BETWEEN ?1 AND ?2";
+  int rc = msg_local_seqs_delete(s, run, err);
+  if (rc != MSG_OK)
+    return rc;
+  return run->n == 1 ? msg_local_exec(s, sql_one, NULL, err, "i", run->at[0])
+                     : msg_local_exec(s, sql_run, NULL, err, "ii", run->at[0], run->at[run->n - 1]);
 }
 
-/* Every row from one number to another is one of theirs. */
-static int drop_run(msg_local_session *s, int64_t first, int64_t last, msg_err *err) {
-  static const char sql[] =
-      "DELETE FROM @.msg_store_message NOT INDEXED WHERE seq BETWEEN ?1 AND ?2";
-  return msg_local_exec(s, sql, NULL, err, "ii", first, last);
-}
-
-/* One statement for many neighbours. The range bounds what it reads should stale statistics make
- * SQLite scan it. */
-static int drop_range(msg_local_session *s, const struct found *at, size_t n, msg_err *err) {
-  static const char sql[] = "DELETE FROM @.msg_store_message WHERE seq BETWEEN ?1 AND ?2"
-                            " AND seq IN (SELECT value FROM json_each(?3))";
-  msg_str seqs = MSG_STR_INIT;
-  if (at[n - 1].seq - at[0].seq == (int64_t)n - 1)
-    return drop_run(s, at[0].seq, at[n - 1].seq, err);
-  for (size_t i = 0; i < n; i++)
-    msg_str_appendf(&seqs, "%c%lld", i == 0 ? '[' : ',', (long long)at[i].seq);
-  msg_str_append(&seqs, "]");
-  int rc = seqs.nomem ? msg_err_nomem(err)
-                      : msg_local_exec(s, sql, NULL, err, "iit", at[0].seq, at[n - 1].seq, seqs.s);
-  msg_str_clear(&seqs);
+/* Where its messages follow each other, a lease is left once. */
+static int leave_leases(msg_local_session *s, const struct batch *b, msg_err *err) {
+  int rc = MSG_OK;
+  for (size_t i = 0, n; rc == MSG_OK && i < b->n; i += n) {
+    for (n = 1; i + n < b->n && b->at[i + n].lease == b->at[i].lease;)
+      n++;
+    rc = msg_local_lease_left(s, b->at[i].lease, (int64_t)n, err);
+  }
   return rc;
-}
-
-/* Rows from at[0] on, at least one, that lie close enough together. */
-static size_t neighbours(const struct found *at, size_t n) {
-  size_t k = 1;
-  while (k < n && at[k].seq - at[k - 1].seq <= GAP_MAX)
-    k++;
-  return k;
 }
 
 static int drop_rows(msg_local_session *s, const struct batch *b, msg_err *err) {
+  int64_t *seqs = b->n > 0 ? msg_alloc(b->n * sizeof *seqs) : NULL;
   int rc = MSG_OK;
-  for (size_t i = 0, n; rc == MSG_OK && i < b->n; i += n) {
-    n = neighbours(&b->at[i], b->n - i);
-    rc = n == 1 ? drop_one(s, b->at[i].seq, err) : drop_range(s, &b->at[i], n, err);
+  if (b->n == 0)
+    return MSG_OK;
+  if (!seqs)
+    return msg_err_nomem(err);
+  for (size_t i = 0; i < b->n; i++)
+    seqs[i] = b->at[i].seq;
+  for (size_t i = 0; rc == MSG_OK && i < b->n;) {
+    msg_local_seqs run = {.at = &seqs[i], .n = msg_local_seqs_run(&seqs[i], b->n - i)};
+    rc = drop_run(s, &run, err);
+    i += run.n;
   }
-  /* Once a lease, where its messages follow each other. */
-  for (size_t i = 0; rc == MSG_OK && i < b->n; i++)
-    if (i + 1 == b->n || b->at[i].lease != b->at[i + 1].lease)
-      rc = msg_local_lease_left(s, b->at[i].lease, err);
-  return rc;
+  msg_free(seqs);
+  return rc == MSG_OK ? leave_leases(s, b, err) : rc;
 }
 
 static int ack_found(msg_local_session *s, struct settling *w, struct batch *b, msg_err *err) {

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/process.h"
+#include "store/local/lease.h"
 #include "store/local/move.h"
 #include "store/local/reading.h"
 
@@ -146,28 +147,56 @@ static int move_return(msg_local_session *s, struct sweep *w, msg_local_item *it
   return msg_local_item_free(s, item, w->now_ms, err);
 }
 
-static int sweep_claimed(msg_local_session *s, struct sweep *w, const struct holder *h,
-                         msg_err *err) {
-  static const char sql[] =
-      "SELECT m.seq FROM @.msg_store_lease AS l INDEXED BY msg_store_lease_holder"
-      " CROSS JOIN @.msg_store_message AS m INDEXED BY msg_store_message_claimed"
-      " ON m.state = 6 AND m.lease = l.number WHERE l.holder = ?1 AND l.due <= ?2"
-      " ORDER BY l.due, l.number, m.seq LIMIT ?3";
-  static const char sql_empty[] =
-      "DELETE FROM @.msg_store_lease INDEXED BY msg_store_lease_holder WHERE holder = ?1"
-      " AND due <= ?2 AND NOT EXISTS(SELECT 1 FROM @.msg_store_message"
-      "  INDEXED BY msg_store_message_claimed WHERE state = 6 AND lease = number)";
+/* Its claims, and when no more are left of them, itself. What has no message any more (somebody has
+ * deleted it by hand) goes with it. */
+static int sweep_lease(msg_local_session *s, struct sweep *w, const msg_local_lease *l,
+                       msg_err *err) {
+  static const char sql[] = "SELECT seq FROM @.msg_store_claim WHERE lease = ?1"
+                            " AND seq BETWEEN ?2 AND ?3 ORDER BY seq LIMIT ?4";
+  static const char sql_claims[] =
+      "DELETE FROM @.msg_store_claim WHERE lease = ?1 AND seq BETWEEN ?2 AND ?3";
+  static const char sql_lease[] = "DELETE FROM @.msg_store_lease WHERE number = ?1";
   sqlite3_stmt *stmt = NULL;
-  int64_t until_ms = h->dead ? MSG_NEVER : w->now_ms;
-  int moved = w->moved;
-  int rc = msg_local_bound(s, sql, &stmt, err, "tii", h->process, until_ms,
-                           (int64_t)(w->left - EXPIRED_MIN));
+  int limit = w->left - EXPIRED_MIN, moved = w->moved;
+  int rc =
+      msg_local_bound(s, sql, &stmt, err, "iiii", l->number, l->first, l->last, (int64_t)limit);
   if (rc == MSG_OK)
     rc = move_all(s, w, stmt, move_return, err);
-  /* Somebody has deleted its messages by hand: nothing else would end it. */
-  if (rc == MSG_OK && w->moved == moved)
-    rc = msg_local_exec(s, sql_empty, NULL, err, "ti", h->process, until_ms);
+  if (rc != MSG_OK || w->moved - moved == limit)
+    return rc;
+  w->left--; /* for the lease */
+  rc = msg_local_exec(s, sql_claims, NULL, err, "iii", l->number, l->first, l->last);
+  return rc == MSG_OK ? msg_local_exec(s, sql_lease, NULL, err, "i", l->number) : rc;
+}
+
+/* The holder's lease that is due first. MSG_NOTFOUND: none is due. */
+static int find_lease(msg_local_session *s, const struct holder *h, int64_t until_ms,
+                      msg_local_lease *out, msg_err *err) {
+  static const char sql[] =
+      "SELECT number, first, last FROM @.msg_store_lease INDEXED BY msg_store_lease_holder"
+      " WHERE holder = ?1 AND due <= ?2 ORDER BY due, number LIMIT 1";
+  sqlite3_stmt *stmt = NULL;
+  int rc = msg_local_bound(s, sql, &stmt, err, "ti", h->process, until_ms);
+  if (rc == MSG_OK)
+    rc = msg_local_row(s, stmt, err);
+  if (rc == MSG_OK)
+    *out = (msg_local_lease){.number = sqlite3_column_int64(stmt, 0),
+                             .first = sqlite3_column_int64(stmt, 1),
+                             .last = sqlite3_column_int64(stmt, 2)};
+  msg_local_done(s, stmt);
   return rc;
+}
+
+static int sweep_claimed(msg_local_session *s, struct sweep *w, const struct holder *h,
+                         msg_err *err) {
+  msg_local_lease lease;
+  int rc = MSG_OK;
+  while (rc == MSG_OK && w->left > EXPIRED_MIN) {
+    rc = find_lease(s, h, h->dead ? MSG_NEVER : w->now_ms, &lease, err);
+    if (rc == MSG_OK)
+      rc = sweep_lease(s, w, &lease, err);
+  }
+  return rc == MSG_NOTFOUND ? MSG_OK : rc;
 }
 
 static int move_drop(msg_local_session *s, struct sweep *w, msg_local_item *item, msg_err *err) {

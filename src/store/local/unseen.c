@@ -71,7 +71,7 @@ static const char sql_answers[] =
     " AND l.seq = m.seq)";
 
 static const char sql_row[] =
-    "SELECT " MSG_LOCAL_COLUMNS " FROM @.msg_store_message WHERE seq = ?1";
+    "SELECT " MSG_LOCAL_COLUMNS " FROM @.msg_store_message AS m WHERE m.seq = ?1";
 
 struct candidate {
   int64_t deliver_at, seq;

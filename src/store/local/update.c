@@ -123,9 +123,11 @@ static int set_ttl(msg_local_session *s, msg_local_item *item, int64_t ttl_ms, i
                    msg_err *err) {
   static const char sql[] =
       "UPDATE @.msg_store_message SET ttl = ?2, timing_out = ?2 > 0,"
-      " delete_at = CASE WHEN state <> 7 AND ?2 > 0 THEN ?3 END WHERE seq = ?1";
+      " delete_at = CASE WHEN state <> 7 AND ?2 > 0 THEN ?3 END,"
+      " state = CASE WHEN ?4 THEN 6 ELSE state END WHERE seq = ?1"; /* no READY one expires */
   item->mortal = ttl_ms > 0;
-  return msg_local_exec(s, sql, NULL, err, "iii", item->seq, ttl_ms, msg_clock_add(now_ms, ttl_ms));
+  return msg_local_exec(s, sql, NULL, err, "iiii", item->seq, ttl_ms, msg_clock_add(now_ms, ttl_ms),
+                        (int64_t)(item->state == MSG_LOCAL_CLAIMED));
 }
 
 static bool is_exclusive_free(const msg_local_item *item) {
@@ -138,6 +140,8 @@ static int update_work(msg_local_session *s, void *arg, msg_err *err) {
   const msg_update *u = w->update;
   msg_local_item item;
   int rc = msg_local_item_find(s, w->id, &item, err);
+  if (rc == MSG_OK && item.state == MSG_LOCAL_READY)
+    rc = msg_local_ready_remove(s, &item, err);
   if (rc == MSG_OK && u->has_deliver_at)
     rc = set_deliver_at(s, &item, u->deliver_at_ms, w->now_ms, err);
   if (rc == MSG_OK && u->has_ttl)
@@ -146,6 +150,8 @@ static int update_work(msg_local_session *s, void *arg, msg_err *err) {
     rc = set_priority(s, &item, u->priority, err);
   if (rc == MSG_OK && (u->has_deliver_at || u->has_ttl) && is_exclusive_free(&item))
     rc = msg_local_item_place(s, &item, w->now_ms, err);
+  else if (rc == MSG_OK && item.state == MSG_LOCAL_READY)
+    rc = msg_local_ready_add(s, item.seq, err);
   return rc;
 }
 

@@ -5,13 +5,6 @@
 
 #include "store/mongo/tend.h"
 
-bson_t *msg_mongo_wanted_events(void) {
-  return BCON_NEW("$or", "[", "{", "operationType", "{", "$nin", "[", "insert", "update", "delete",
-                  "]", "}", "}", "{", "operationType", "insert", "}", "{", "operationType",
-                  "update", "updateDescription.updatedFields.processed_by", "{", "$size",
-                  BCON_INT32(0), "}", "}", "]");
-}
-
 /* Of an exclusive message not its body: who claims it reads it. */
 bson_t *msg_mongo_wanted_fields(void) {
   static const char *const OF_EXCLUSIVE[] = {

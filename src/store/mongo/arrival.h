@@ -13,10 +13,7 @@ typedef struct msg_mongo_arrival {
   int64_t until_ms; /* hidden until then; 0 not */
 } msg_mongo_arrival;
 
-/** For the stream's $match: inserts, requeues, and what ends it. Marks of single nodes are nobody's
- *  business. */
-bson_t *msg_mongo_wanted_events(void);
-/** For its $project. */
+/** For the stream's $project. */
 bson_t *msg_mongo_wanted_fields(void);
 void msg_mongo_arrival_read(bson_iter_t *doc, msg_mongo_arrival *out);
 /** May a node of this process want it? */

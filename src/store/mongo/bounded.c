@@ -2,6 +2,31 @@
 
 #include "base/clock.h"
 
+static int32_t left_of(int64_t until_ms) {
+  int64_t left_ms = until_ms - msg_clock_mono_ms();
+  return left_ms < 1 ? 1 : left_ms > INT32_MAX ? INT32_MAX : (int32_t)left_ms;
+}
+
+#if MONGOC_CHECK_VERSION(1, 27, 0)
+
+void msg_mongo_boundable_client(mongoc_client_t *client) {
+  (void)client;
+}
+
+void msg_mongo_bound_client(mongoc_client_t *client, int64_t until_ms) {
+  mongoc_client_set_sockettimeoutms(client, left_of(until_ms));
+}
+
+/* The pool does it. */
+void msg_mongo_unbound_client(mongoc_client_t *client) {
+  (void)client;
+}
+
+#else
+
+/* Older ones cannot be told: their connections are wrapped, and obey the bound of the thread that
+ * uses them. */
+
 /* Any free number of libmongoc's, which has none for others' streams. */
 #define STREAM_TYPE 77
 
@@ -13,17 +38,9 @@ typedef struct bounded {
 
 static _Thread_local int64_t bound_ms; /* 0: none */
 
-void msg_mongo_bound(int64_t until_ms) {
-  bound_ms = until_ms == MSG_NEVER ? 0 : until_ms;
-}
-
 static int32_t within(int32_t timeout_ms) {
-  if (!bound_ms)
-    return timeout_ms;
-  int64_t left_ms = bound_ms - msg_clock_mono_ms();
-  if (left_ms < 1)
-    left_ms = 1;
-  return timeout_ms >= 0 && timeout_ms < left_ms ? timeout_ms : (int32_t)left_ms;
+  int32_t left_ms = bound_ms ? left_of(bound_ms) : INT32_MAX;
+  return timeout_ms >= 0 && timeout_ms < left_ms ? timeout_ms : left_ms;
 }
 
 static mongoc_stream_t *base_of(mongoc_stream_t *s) {
@@ -101,7 +118,18 @@ static mongoc_stream_t *connect_bounded(const mongoc_uri_t *uri, const mongoc_ho
   return &s->vtable;
 }
 
-void msg_mongo_bounded_client(mongoc_client_t *client) {
-  if (mongoc_client_default_stream_initiator)
-    mongoc_client_set_stream_initiator(client, connect_bounded, client);
+void msg_mongo_boundable_client(mongoc_client_t *client) {
+  mongoc_client_set_stream_initiator(client, connect_bounded, client);
 }
+
+void msg_mongo_bound_client(mongoc_client_t *client, int64_t until_ms) {
+  (void)client;
+  bound_ms = until_ms;
+}
+
+void msg_mongo_unbound_client(mongoc_client_t *client) {
+  (void)client;
+  bound_ms = 0;
+}
+
+#endif

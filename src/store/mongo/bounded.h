@@ -1,5 +1,5 @@
-/* bounded.h - connections that know how long a call may take. libmongoc bounds each answer, and
- * asks again where it may; a call of ours is bounded as a whole. Private to store/mongo. */
+/* bounded.h - how long a client's calls may take as a whole: libmongoc bounds each answer alone, and
+ * asks again where it may. Private to store/mongo. */
 #ifndef MSG_MONGO_BOUNDED_H
 #define MSG_MONGO_BOUNDED_H
 
@@ -7,11 +7,12 @@
 
 #include "store/mongo/driver.h"
 
-/** The client's connections that are made from now on obey the bound of the thread that uses
- *  them. */
-void msg_mongo_bounded_client(mongoc_client_t *client);
-/** Until then, monotonic, this thread waits for answers; MSG_NEVER: as long as libmongoc lets it.
- *  What comes after it finds no answer at all. */
-void msg_mongo_bound(int64_t until_ms);
+/** Before a client's first use, and each time that it is taken: its connections can be bounded. */
+void msg_mongo_boundable_client(mongoc_client_t *client);
+/** No answer is waited for after until_ms, monotonic: to be called again before each command. From
+ *  1.27 on the driver's own second try has as much time again. Thread: that of the calls. */
+void msg_mongo_bound_client(mongoc_client_t *client, int64_t until_ms);
+/** Before it is given back. */
+void msg_mongo_unbound_client(mongoc_client_t *client);
 
 #endif

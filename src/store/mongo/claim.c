@@ -14,6 +14,7 @@
 #include "store/mongo/change.h"
 #include "store/mongo/claiming.h"
 #include "store/mongo/group.h"
+#include "store/mongo/interest.h"
 #include "store/mongo/regret.h"
 #include "store/mongo/where.h"
 
@@ -335,6 +336,7 @@ int msg_mongo_claim(msg_session *base, const msg_actor *actor, const msg_claim *
   msg_mongo_claiming c = {.u = &u, .actor = actor, .claim = claim};
   msg_err own = MSG_ERR_INIT;
   err = err ? err : &own;
+  msg_mongo_interest_claim(s, claim->pattern);
   int rc = msg_mongo_take_bounded(s, "claim", &u, err);
   if (rc != MSG_OK)
     return rc;
@@ -448,6 +450,7 @@ int msg_mongo_claimable(msg_session *base, const msg_actor *actor, const msg_cla
   msg_err own = MSG_ERR_INIT;
   bool found = false;
   err = err ? err : &own;
+  msg_mongo_interest_claim(s, claim->pattern);
   int rc = msg_mongo_take_bounded(s, "look for messages", &u, err);
   if (rc != MSG_OK)
     return rc;

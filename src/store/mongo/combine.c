@@ -4,9 +4,10 @@
 
 #include "base/clock.h"
 #include "store/mongo/place.h"
-#include "store/mongo/query.h"
 
-#define AT_ONCE    2 /* batches under way */
+#define AT_ONCE    2  /* batches under way, */
+#define SECOND_MIN 32 /* the second of so many at least: a batch costs the servers as much as 30 */
+#define GATHER_MS  2  /* how long the senders of the last batch are waited for */
 #define BATCH_ROWS 256
 #define BATCH_SIZE (8u << 20) /* bytes */
 #define PAUSE_MS   50
@@ -126,6 +127,7 @@ static void insert(struct batch *b) {
     bson_t reply;
     msg_err err = MSG_ERR_INIT;
     fail_all(b, MSG_OK, &err);
+    msg_mongo_bound(b->u);
     bool ok = mongoc_collection_insert_many(c, b->docs, b->n, opts, &reply, &error);
     bool shared = ok || share_errors(b, &reply);
     bool passing = !shared && msg_mongo_is_passing(&error, &reply);
@@ -170,6 +172,7 @@ static void take_batch_locked(msg_mongo_place *p, struct batch *b) {
     bytes += w->doc->len;
     b->docs[b->n] = w->doc;
     b->at[b->n++] = w;
+    p->waiting--;
   }
   if (!p->first)
     p->last = NULL;
@@ -181,17 +184,34 @@ static void append_locked(msg_mongo_place *p, waiting *w) {
   else
     p->first = w;
   p->last = w;
+  if (++p->waiting == p->served && p->inserting)
+    msg_cond_broadcast(p->inserted); /* the leader may be gathering */
+}
+
+/* A batch costs the servers much, a row in it little; those whose last batch is just done are
+ * about to send again. Who sends alone waits for nobody. */
+static void gather_locked(msg_mongo_session *s, msg_mongo_place *p) {
+  int64_t deadline_ms = p->served_at_ms + GATHER_MS;
+  while (p->waiting < p->served && msg_clock_mono_ms() < deadline_ms)
+    msg_cond_wait_until(p->inserted, s->store->mtx, deadline_ms);
+}
+
+static bool may_lead_locked(const msg_mongo_place *p) {
+  return p->first && (p->inserting == 0 || (p->inserting < AT_ONCE && p->waiting >= SECOND_MIN));
 }
 
 /* Thread: holds the lock at begin and end. */
 static void lead(msg_mongo_session *s, msg_mongo_place *p) {
   struct batch b = {.s = s};
+  if (p->inserting++ == 0)
+    gather_locked(s, p);
   take_batch_locked(p, &b);
-  p->inserting++;
   msg_mutex_unlock(s->store->mtx);
   run(&b);
   msg_mutex_lock(s->store->mtx);
   p->inserting--;
+  p->served = b.n;
+  p->served_at_ms = msg_clock_mono_ms();
   for (size_t i = 0; i < b.n; i++)
     b.at[i]->done = true;
   msg_cond_broadcast(p->inserted);
@@ -203,7 +223,7 @@ int msg_mongo_combine(msg_mongo_session *s, const msg_message *m, const bson_t *
   msg_mutex_lock(s->store->mtx);
   append_locked(p, &w);
   while (!w.done) {
-    if (p->inserting < AT_ONCE && p->first)
+    if (may_lead_locked(p))
       lead(s, p);
     else
       msg_cond_wait_until(p->inserted, s->store->mtx, msg_clock_mono_ms() + LOOK_MS);

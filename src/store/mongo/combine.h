@@ -1,5 +1,5 @@
 /* combine.h - single sends of a process's threads go out together: who comes while a batch is under
- * way goes with the next one, nobody waits for company. */
+ * way goes with the next one. Who sends alone waits for nobody. */
 #ifndef MSG_MONGO_COMBINE_H
 #define MSG_MONGO_COMBINE_H
 

@@ -19,11 +19,11 @@
   bson_append_array_unsafe_begin(b, key, (int)strlen(key), child)
 #endif
 
-/* How libmongoc connects when nobody says otherwise. It is exported since 1.0, and in no header:
- * NULL in a version that has it no more. */
+/* How libmongoc connects when nobody says otherwise: exported, and in no header. */
+#if !MONGOC_CHECK_VERSION(1, 27, 0)
 extern mongoc_stream_t *mongoc_client_default_stream_initiator(const mongoc_uri_t *,
                                                                const mongoc_host_list_t *,
-                                                               void *client, bson_error_t *)
-    __attribute__((weak));
+                                                               void *client, bson_error_t *);
+#endif
 
 #endif

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "store/mongo/interest.h"
 #include "store/mongo/pipe.h"
 #include "store/mongo/status.h"
 #include "store/mongo/tend.h"
@@ -129,6 +130,14 @@ static int covered_since(struct beginning *b, bool *found_out, msg_err *err) {
 
 /* --- listen, unlisten ---------------------------------------------------------------------- */
 
+static bool is_heard_locked(const msg_mongo_tend *t, const msg_mongo_queue *queue,
+                            const char *pattern) {
+  for (size_t i = 0; i < t->heard_count; i++)
+    if (t->heard[i].queue == queue && strcmp(t->heard[i].pattern, pattern) == 0)
+      return true;
+  return false;
+}
+
 /* Takes `compiled` and b's ids over. MSG_EXISTS: another thread was faster. */
 static int add(msg_mongo_session *s, const char *node, msg_pattern *compiled, struct beginning *b,
                msg_err *err) {
@@ -140,11 +149,14 @@ static int add(msg_mongo_session *s, const char *node, msg_pattern *compiled, st
   msg_mutex_lock(t->mtx);
   if (rc == MSG_OK && find_locked(t, s->queue, node, h.pattern) < t->heard_count)
     rc = MSG_EXISTS;
+  bool widens = !is_heard_locked(t, s->queue, msg_pattern_text(compiled));
   if (rc == MSG_OK)
     rc = msg_grow(&t->heard, &t->heard_cap, t->heard_count + 1, sizeof *t->heard);
   if (rc == MSG_OK)
     t->heard[t->heard_count++] = h;
   msg_mutex_unlock(t->mtx);
+  if (rc == MSG_OK && widens)
+    msg_mongo_interest_widen(s->store);
   if (rc == MSG_OK)
     return MSG_OK;
   msg_free(h.node);

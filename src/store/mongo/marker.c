@@ -9,7 +9,7 @@
 #include "store/mongo/regret.h"
 
 #define BATCH        1000
-#define LINGER_MS    20     /* others may come, and the answer goes first */
+#define LINGER_MS    100    /* others may come, and answers go first */
 #define PAUSE_MS     200    /* after a failure */
 #define LOOKS_MS     240000 /* how long a mark that was taken back may be under way */
 #define STOP_MS      3000   /* tries of the last ones */

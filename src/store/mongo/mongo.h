@@ -103,6 +103,8 @@ int msg_mongo_take_bounded(msg_mongo_session *s, const char *what, msg_mongo_use
 /** The same from the pool for cursor threads. */
 int msg_mongo_take_cursor(msg_mongo_store *store, const char *what, msg_mongo_use *out,
                           msg_err *err);
+/** Before a command on it: what is left of its time, if that is bounded, bounds the answer. */
+void msg_mongo_bound(const msg_mongo_use *u);
 /** Give it back. A use of zeroes is allowed. */
 void msg_mongo_give(msg_mongo_use *u);
 /** A collection of the store's database by name: mongoc_collection_destroy before the give. */
@@ -145,6 +147,10 @@ typedef struct msg_mongo_result {
 int msg_mongo_update(msg_mongo_use *u, const char *collection, const char *what,
                      const bson_t *filter, const bson_t *change, msg_mongo_result *out,
                      msg_err *err);
+/** The same acknowledged by the primary alone, and not tried again: an error leaves it unknown. */
+int msg_mongo_update_soon(msg_mongo_use *u, const char *collection, const char *what,
+                          const bson_t *filter, const bson_t *change, msg_mongo_result *out,
+                          msg_err *err);
 /** delete_many. */
 int msg_mongo_delete(msg_mongo_use *u, const char *collection, const char *what,
                      const bson_t *filter, msg_mongo_result *out, msg_err *err);

@@ -14,16 +14,32 @@ static int cmp_token(const char *a, const char *b) {
 static int by_token(const void *pa, const void *pb) {
   const msg_settle_item *a = *(msg_settle_item *const *)pa, *b = *(msg_settle_item *const *)pb;
   int c = cmp_token(a->token, b->token);
-  if (c == 0)
-    c = msg_oid_cmp(&a->id, &b->id);
+  return c ? c : msg_oid_cmp(&a->id, &b->id);
+}
+
+/* And as they were given. */
+static int by_id(const void *pa, const void *pb) {
+  const msg_settle_item *a = *(msg_settle_item *const *)pa, *b = *(msg_settle_item *const *)pb;
+  int c = msg_oid_cmp(&a->id, &b->id);
   return c ? c : (a > b) - (a < b);
 }
 
-static bool is_same(const msg_settle_item *a, const msg_settle_item *b) {
-  return cmp_token(a->token, b->token) == 0 && msg_oid_cmp(&a->id, &b->id) == 0;
+/* The first of each id stays, the others are the rest. */
+static void set_apart(msg_mongo_parts *p, size_t n) {
+  qsort(p->items, n, sizeof *p->items, by_id);
+  p->item_count = p->rest_count = 0;
+  for (size_t i = 0; i < n; i++) {
+    msg_settle_item *item = p->items[i];
+    if (p->item_count > 0 && msg_oid_cmp(&p->items[p->item_count - 1]->id, &item->id) == 0)
+      p->rest[p->rest_count++] = item;
+    else
+      p->items[p->item_count++] = item;
+  }
 }
 
 static void cut(msg_mongo_parts *p) {
+  qsort(p->items, p->item_count, sizeof *p->items, by_token);
+  p->n = 0;
   for (size_t i = 0; i < p->item_count; i++) {
     const char *token = p->items[i]->token;
     if (p->n == 0 || cmp_token(p->at[p->n - 1].token, token) != 0)
@@ -34,23 +50,38 @@ static void cut(msg_mongo_parts *p) {
 }
 
 int msg_mongo_parts_of(msg_settle_item *items, size_t n, msg_mongo_parts *out, msg_err *err) {
-  *out = (msg_mongo_parts){.items = msg_alloc(n * sizeof *out->items),
+  *out = (msg_mongo_parts){.items = msg_alloc(2 * n * sizeof *out->items),
                            .ids = msg_alloc(n * sizeof *out->ids),
                            .at = msg_alloc(n * sizeof *out->at)};
   if (!out->items || !out->ids || !out->at) {
     msg_mongo_parts_clear(out);
     return msg_err_nomem(err);
   }
+  out->rest = out->items + n;
   for (size_t i = 0; i < n; i++) {
     items[i].done = false;
     out->items[i] = &items[i];
   }
-  qsort(out->items, n, sizeof *out->items, by_token);
-  for (size_t i = 0; i < n; i++)
-    if (out->item_count == 0 || !is_same(out->items[out->item_count - 1], out->items[i]))
-      out->items[out->item_count++] = out->items[i];
+  set_apart(out, n);
   cut(out);
   return MSG_OK;
+}
+
+bool msg_mongo_parts_next(msg_mongo_parts *p) {
+  size_t n = 0, left = 0;
+  if (p->rest_count == 0)
+    return false;
+  qsort(p->items, p->item_count, sizeof *p->items, by_id);
+  for (size_t i = 0; i < p->rest_count; i++) {
+    while (msg_oid_cmp(&p->items[n]->id, &p->rest[i]->id) != 0)
+      n++;
+    if (!p->items[n]->done)
+      p->rest[left++] = p->rest[i];
+  }
+  memcpy(p->items, p->rest, left * sizeof *p->items);
+  set_apart(p, left);
+  cut(p);
+  return left > 0;
 }
 
 void msg_mongo_parts_clear(msg_mongo_parts *p) {

@@ -30,7 +30,10 @@ typedef struct msg_mongo_place {
   msg_mongo_turn passed;                  /* for heads that Java nodes took */
   msg_mongo_turn repaired;                /* for groups without head */
   struct msg_mongo_waiting *first, *last; /* combine.h: single sends to go out */
+  size_t waiting;                         /* how many these are */
   int inserting;                          /* batches of them under way */
+  size_t served;                          /* sends of the last batch, */
+  int64_t served_at_ms;                   /* which was done then, monotonic */
   msg_cond *inserted;                     /* immutable; with the store's mtx */
   struct msg_mongo_unmark *unmarks;       /* marks.h */
   struct msg_mongo_mark *marks;           /* marks.h */

@@ -29,7 +29,7 @@ static int take(msg_mongo_store *store, mongoc_client_pool_t *pool, const char *
       err->retry = true;
     return MSG_UNAVAILABLE;
   }
-  msg_mongo_bounded_client(client);
+  msg_mongo_boundable_client(client);
   set_write_timeout(client, write_timeout_ms);
   *out = (msg_mongo_use){.store = store,
                          .pool = pool,
@@ -46,8 +46,7 @@ int msg_mongo_take_bounded(msg_mongo_session *s, const char *what, msg_mongo_use
                            msg_err *err) {
   int rc = take(s->store, s->store->operations, what, s->write_timeout_ms, out, err);
   out->bounded = rc == MSG_OK;
-  if (out->bounded)
-    msg_mongo_bound(out->until_ms);
+  msg_mongo_bound(out);
   return rc;
 }
 
@@ -56,9 +55,14 @@ int msg_mongo_take_cursor(msg_mongo_store *store, const char *what, msg_mongo_us
   return take(store, store->cursors, what, MSG_MONGO_WRITE_MS, out, err);
 }
 
+void msg_mongo_bound(const msg_mongo_use *u) {
+  if (u->bounded)
+    msg_mongo_bound_client(u->client, u->until_ms);
+}
+
 void msg_mongo_give(msg_mongo_use *u) {
   if (u->bounded)
-    msg_mongo_bound(MSG_NEVER);
+    msg_mongo_unbound_client(u->client);
   if (u->client)
     mongoc_client_pool_push(u->pool, u->client);
   *u = (msg_mongo_use){0};

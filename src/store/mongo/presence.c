@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "base/process.h"
 #include "base/str.h"
+#include "store/mongo/interest.h"
 #include "store/mongo/lane.h"
 #include "store/mongo/tend.h"
 
@@ -130,20 +131,20 @@ int msg_mongo_presence_list(msg_session *base, msg_participant_fn fn, void *arg,
 
 /* As Morphium writes them: $set of the whole document, its _id too. */
 static bson_t *document_of(const msg_mongo_layout *layout, const msg_participant *p,
-                           int64_t last_seen_ms) {
+                           int64_t last_seen_ms, bool claims) {
   return BCON_NEW("$set", "{", "_id", BCON_UTF8(p->node), "implementation",
                   BCON_UTF8(layout->implementation), "hostname", BCON_UTF8(p->host ? p->host : ""),
                   "started_at", BCON_INT64(p->started_at_ms), "last_seen", BCON_INT64(last_seen_ms),
                   "sq", "{", "implementation", BCON_UTF8(p->implementation), "layout",
                   BCON_UTF8(p->layout && p->layout[0] ? p->layout : layout->name), "process",
                   BCON_UTF8(p->process), "pid", BCON_INT32(p->pid), "automatic",
-                  BCON_BOOL(p->automatic), "}", "}");
+                  BCON_BOOL(p->automatic), "claims", BCON_BOOL(claims), "}", "}");
 }
 
-static bool add_upsert(const msg_mongo_session *s, mongoc_bulk_operation_t *bulk,
+static bool add_upsert(msg_mongo_session *s, mongoc_bulk_operation_t *bulk,
                        const msg_participant *p, int64_t last_seen_ms, bson_error_t *error) {
   bson_t *filter = BCON_NEW("_id", BCON_UTF8(p->node));
-  bson_t *change = document_of(s->queue->layout, p, last_seen_ms);
+  bson_t *change = document_of(s->queue->layout, p, last_seen_ms, msg_mongo_interest_claims(s));
   bson_t *opts = BCON_NEW("upsert", BCON_BOOL(true));
   bool ok = mongoc_bulk_operation_update_one_with_opts(bulk, filter, change, opts, error);
   bson_destroy(filter);
@@ -301,6 +302,8 @@ int msg_mongo_presence_put(msg_session *base, const msg_participant *p, msg_err 
   msg_mongo_give(&u);
   if (rc == MSG_OK && strcmp(p->process, msg_process_self()) == 0)
     rc = msg_mongo_own_put(s->store, s->queue, p, err);
+  if (rc == MSG_OK && !p->automatic)
+    msg_mongo_interest_widen(s->store);
   return rc;
 }
 

@@ -13,7 +13,7 @@
 #include "store/mongo/regret.h"
 
 #define BATCH_BYTES (12 * 1024 * 1024)
-#define BATCH_ROWS  5000
+#define BATCH_ROWS  1000
 
 /* ---- one document ---- */
 
@@ -137,6 +137,7 @@ static int insert_batch(struct putting *w, bson_t **docs, size_t n, msg_err *err
   bson_error_t error;
   bson_t reply;
   int rc = MSG_OK;
+  msg_mongo_bound(w->t->u);
   if (!mongoc_collection_insert_many(c, (const bson_t **)docs, n, &w->t->opts, &reply, &error)) {
     if (msg_mongo_is_duplicate(&error, &reply))
       rc = refused(w, &reply, &error, err);

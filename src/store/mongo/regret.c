@@ -1,5 +1,4 @@
-/* regret.c - see regret.h. A regret stays in its queue's list until nothing of it can come any more.
- */
+/* regret.c - a regret stays in its queue's list until nothing of it can come any more. */
 #include "store/mongo/regret.h"
 
 #include <string.h>
@@ -88,24 +87,47 @@ static msg_mongo_regret *regret_of(msg_mongo_session *s, const msg_unit *unit) {
 
 /* ---- undoing ---- */
 
-/* Messages that nobody has taken. Their keys go with them: else the next send would be none. */
-static int remove_put(msg_mongo_session *s, msg_mongo_use *u, const msg_mongo_regret *r,
-                      msg_err *err) {
-  bson_t filter = BSON_INITIALIZER, keys = BSON_INITIALIZER;
-  msg_mongo_result gone = {0};
-  msg_mongo_append_ids(&filter, "_id", "$in", r->put.at, r->put.n);
-  BCON_APPEND(&filter, "processed_by", "{", "$in", "[", BCON_NULL, "[", "]", "[",
+/* Of its puts those that nobody has taken. */
+static void append_untouched(bson_t *filter, const msg_mongo_regret *r) {
+  msg_mongo_append_ids(filter, "_id", "$in", r->put.at, r->put.n);
+  BCON_APPEND(filter, "processed_by", "{", "$in", "[", BCON_NULL, "[", "]", "[",
               BCON_UTF8(MSG_MONGO_DELAYED), "]", "[", BCON_UTF8(MSG_MONGO_BLOCKED), "]", "]", "}");
-  BCON_APPEND(&filter, "$or", "[", "{", "sq.sent", "{", "$gte", BCON_INT64(r->from_ms), "$lte",
+  BCON_APPEND(filter, "$or", "[", "{", "sq.sent", "{", "$gte", BCON_INT64(r->from_ms), "$lte",
               BCON_INT64(r->to_ms), "}", "}", "{", "sq.sent", BCON_NULL, "timestamp", "{", "$gte",
               BCON_INT64(r->from_ms), "$lte", BCON_INT64(r->to_ms), "}", "}", "]");
-  int rc = msg_mongo_delete(u, s->names.messages, "undo", &filter, &gone, err);
-  if (rc == MSG_OK && gone.deleted > 0) {
-    msg_mongo_append_ids(&keys, "msg", "$in", r->put.at, r->put.n);
-    rc = msg_mongo_delete(u, s->names.keys, "undo", &keys, NULL, err);
-  }
+}
+
+static int note_id(void *arg, const bson_t *doc, msg_err *err) {
+  msg_oid id;
+  if (msg_mongo_get_oid(doc, "_id", &id) && msg_mongo_ids_add(arg, &id) != MSG_OK)
+    return msg_err_nomem(err);
+  return MSG_OK;
+}
+
+static int remove_keys(msg_mongo_session *s, msg_mongo_use *u, const msg_mongo_ids *of,
+                       msg_err *err) {
+  bson_t filter = BSON_INITIALIZER;
+  msg_mongo_append_ids(&filter, "msg", "$in", of->at, of->n);
+  int rc = msg_mongo_delete(u, s->names.keys, "undo", &filter, NULL, err);
   bson_destroy(&filter);
-  bson_destroy(&keys);
+  return rc;
+}
+
+/* Their keys go first: a send by a key whose message goes would be lost. */
+static int remove_put(msg_mongo_session *s, msg_mongo_use *u, const msg_mongo_regret *r,
+                      msg_err *err) {
+  bson_t filter = BSON_INITIALIZER;
+  bson_t *opts = BCON_NEW("projection", "{", "_id", BCON_INT32(1), "}");
+  msg_mongo_ids there = {0};
+  append_untouched(&filter, r);
+  int rc = msg_mongo_each(u, s->names.messages, "undo", &filter, opts, note_id, &there, err);
+  if (rc == MSG_OK && there.n)
+    rc = remove_keys(s, u, &there, err);
+  if (rc == MSG_OK && there.n)
+    rc = msg_mongo_delete(u, s->names.messages, "undo", &filter, NULL, err);
+  msg_mongo_ids_clear(&there);
+  bson_destroy(opts);
+  bson_destroy(&filter);
   return rc;
 }
 

@@ -27,6 +27,7 @@ static int write_many(msg_mongo_use *u, const char *collection, const char *what
   bool ok;
   int rc = MSG_OK;
   for (;;) {
+    msg_mongo_bound(u);
     ok = change ? mongoc_collection_update_many(c, filter, change, NULL, &reply, &error)
                 : mongoc_collection_delete_many(c, filter, NULL, &reply, &error);
     if (ok || !again(u, &error, &reply))
@@ -50,6 +51,25 @@ int msg_mongo_update(msg_mongo_use *u, const char *collection, const char *what,
   return write_many(u, collection, what, filter, change, out, err);
 }
 
+int msg_mongo_update_soon(msg_mongo_use *u, const char *collection, const char *what,
+                          const bson_t *filter, const bson_t *change, msg_mongo_result *out,
+                          msg_err *err) {
+  mongoc_collection_t *c = msg_mongo_collection(u, collection);
+  bson_t *opts = BCON_NEW("writeConcern", "{", "w", BCON_INT32(1), "}");
+  bson_error_t error;
+  bson_t reply;
+  int rc = MSG_OK;
+  if (!mongoc_collection_update_many(c, filter, change, opts, &reply, &error))
+    rc = msg_mongo_fail(u->store, what, &error, &reply, err);
+  else
+    *out = (msg_mongo_result){.matched = field(&reply, "matchedCount"),
+                              .modified = field(&reply, "modifiedCount")};
+  bson_destroy(&reply);
+  bson_destroy(opts);
+  mongoc_collection_destroy(c);
+  return rc;
+}
+
 int msg_mongo_delete(msg_mongo_use *u, const char *collection, const char *what,
                      const bson_t *filter, msg_mongo_result *out, msg_err *err) {
   return write_many(u, collection, what, filter, NULL, out, err);
@@ -63,6 +83,7 @@ void msg_mongo_append_durable(const msg_mongo_store *store, bson_t *opts) {
 mongoc_cursor_t *msg_mongo_query(msg_mongo_use *u, const char *collection, const bson_t *filter,
                                  const bson_t *opts) {
   mongoc_collection_t *c = msg_mongo_collection(u, collection);
+  msg_mongo_bound(u);
   mongoc_cursor_t *cursor = mongoc_collection_find_with_opts(c, filter, opts, NULL);
   mongoc_collection_destroy(c);
   return cursor;

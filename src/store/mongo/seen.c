@@ -25,6 +25,7 @@ struct marking {
   msg_mongo_ids lost;        /* of them: marked by another process */
   bool deletes, deletes_now; /* some of them go after processing */
   bool shared;               /* another process may be this node */
+  bool soon;                 /* they have just come */
   char token[MSG_OID_HEX + 1];
 };
 
@@ -186,6 +187,18 @@ int msg_mongo_unmark_seen(msg_mongo_use *u, const char *collection, const msg_mo
   return rc;
 }
 
+/* Those that have just come are there; alive they are by our clock. */
+static int note_mine(struct marking *w, msg_err *err) {
+  int64_t now_ms = msg_mongo_now_ms(w->s->store);
+  int rc = MSG_OK;
+  for (size_t i = 0; rc == MSG_OK && i < w->list->n; i++)
+    if (w->mine[i] && w->list->at[i].delete_at_ms > now_ms)
+      rc = msg_mongo_ids_add(&w->ids, &w->list->at[i].id);
+  return rc == MSG_OK ? MSG_OK : msg_err_nomem(err);
+}
+
+/* What has just come is marked by the primary alone, which is enough to know whose it is; the marker
+ * sees to it that it stays. */
 static int mark(struct marking *w, msg_err *err) {
   bson_t filter = BSON_INITIALIZER, set = BSON_INITIALIZER;
   msg_mongo_result result = {0};
@@ -195,7 +208,10 @@ static int mark(struct marking *w, msg_err *err) {
   bson_t *change = BCON_NEW("0", "{", "$set", BCON_DOCUMENT(&set), "}");
   if (w->deletes)
     append_deletion(change, w->s->place->kind == MSG_MONGO_LANES);
-  int rc = msg_mongo_update(w->u, w->s->names.messages, "await", &filter, change, &result, err);
+  int rc = w->soon ? msg_mongo_update_soon(w->u, w->s->names.messages, "await", &filter, change,
+                                           &result, err)
+                   : msg_mongo_update(w->u, w->s->names.messages, "await", &filter, change, &result,
+                                      err);
   bson_destroy(change);
   bson_destroy(&set);
   bson_destroy(&filter);
@@ -233,7 +249,7 @@ static void look_at(struct marking *w, const msg_message *m) {
 
 /* Those whose mark is left to the marker stay taken until it is written. */
 static bool leave(struct marking *w) {
-  if (!w->later || !msg_mongo_marks_later(w->s, w->actor->node, &w->ids))
+  if (!msg_mongo_marks_later(w->s, w->actor->node, &w->ids))
     return false;
   for (size_t i = 0; i < w->list->n; i++)
     w->left[i] = w->mine[i] && msg_mongo_ids_have(&w->ids, &w->list->at[i].id);
@@ -251,22 +267,27 @@ static void regret(struct marking *w) {
 static int run(struct marking *w, msg_err *err) {
   int rc = take(w, err);
   if (rc == MSG_OK)
-    rc = find_unmarked(w, err);
+    rc = w->soon ? note_mine(w, err) : find_unmarked(w, err);
   w->later = true;
   for (size_t i = 0; i < w->list->n; i++)
     look_at(w, &w->list->at[i]);
-  if (rc == MSG_OK && w->ids.n && leave(w))
+  if (rc == MSG_OK && w->ids.n && w->later && leave(w))
     return MSG_OK;
+  if (rc == MSG_OK && w->ids.n && !w->u->client)
+    rc = msg_mongo_take_bounded(w->s, "await", w->u, err);
   if (rc == MSG_OK && w->ids.n && (rc = mark(w, err)) != MSG_OK)
     regret(w);
+  if (rc == MSG_OK && w->ids.n && w->soon)
+    leave(w);
   if (rc == MSG_OK && w->ids.n && w->deletes_now)
     remove_now(w);
   return rc;
 }
 
-static int seen_at(msg_mongo_session *at, msg_mongo_use *u, const msg_actor *actor,
-                   const msg_list *list, bool *won, msg_err *err) {
-  struct marking w = {.s = at, .u = u, .actor = actor, .list = list};
+static int seen_at(msg_mongo_session *s, const msg_actor *actor, const msg_list *list, bool soon,
+                   bool *won, msg_err *err) {
+  msg_mongo_use u = {0};
+  struct marking w = {.s = s, .u = &u, .actor = actor, .list = list, .soon = soon};
   msg_oid token = msg_oid_new();
   w.shared = actor->settings->sender_id != NULL;
   msg_oid_hex(&token, w.token);
@@ -274,7 +295,10 @@ static int seen_at(msg_mongo_session *at, msg_mongo_use *u, const msg_actor *act
   if (!w.mine)
     return msg_err_nomem(err);
   w.left = w.mine + list->n;
-  int rc = run(&w, err);
+  int rc = soon ? MSG_OK : msg_mongo_take_bounded(s, "await", &u, err);
+  if (rc == MSG_OK)
+    rc = run(&w, err);
+  msg_mongo_give(&u);
   drop(&w);
   for (size_t i = 0; rc == MSG_OK && i < list->n; i++)
     won[i] = w.mine[i] && msg_mongo_ids_have(&w.ids, &list->at[i].id) &&
@@ -286,8 +310,8 @@ static int seen_at(msg_mongo_session *at, msg_mongo_use *u, const msg_actor *act
 }
 
 /* Those of the list that are at a spot: borrowed copies. */
-static int part_seen(msg_mongo_session *s, msg_mongo_use *u, const msg_actor *actor,
-                     const msg_list *list, const msg_mongo_spot *spot, bool *won, msg_err *err) {
+static int part_seen(msg_mongo_session *s, const msg_actor *actor, const msg_list *list,
+                     const msg_mongo_spot *spot, bool soon, bool *won, msg_err *err) {
   msg_mongo_session at = msg_mongo_session_at(s, spot->place);
   msg_message *rows = msg_alloc(list->n * sizeof *rows);
   bool *theirs = msg_zalloc(list->n * sizeof *theirs);
@@ -297,7 +321,7 @@ static int part_seen(msg_mongo_session *s, msg_mongo_use *u, const msg_actor *ac
     if (msg_mongo_ids_have(&spot->ids, &list->at[i].id))
       rows[part.n++] = list->at[i];
   if (rc == MSG_OK && part.n)
-    rc = seen_at(&at, u, actor, &part, theirs, err);
+    rc = seen_at(&at, actor, &part, soon, theirs, err);
   for (size_t i = 0, k = 0; rc == MSG_OK && i < list->n; i++)
     if (msg_mongo_ids_have(&spot->ids, &list->at[i].id))
       won[i] = theirs[k++];
@@ -306,77 +330,57 @@ static int part_seen(msg_mongo_session *s, msg_mongo_use *u, const msg_actor *ac
   return rc;
 }
 
-/* Copies in the lanes of others are theirs. */
-static int seen_everywhere(msg_mongo_session *s, msg_mongo_use *u, const msg_actor *actor,
-                           const msg_list *list, bool *won, msg_err *err) {
-  const msg_mongo_place *lane = msg_mongo_place_lane(s, actor->node);
-  msg_mongo_spots spots = {0};
+/* Where they are: asked only for those that this process has not met. */
+static int find_spots(msg_mongo_session *s, const msg_list *list, msg_mongo_spots *spots,
+                      msg_err *err) {
   msg_mongo_ids ids = {0};
+  msg_mongo_use u = {0};
+  bool known = true;
   int rc = MSG_OK;
   for (size_t i = 0; rc == MSG_OK && i < list->n; i++) {
-    won[i] = false;
+    known = known && msg_mongo_last_met(s, &list->at[i].id);
     rc = msg_mongo_ids_add(&ids, &list->at[i].id) == MSG_OK ? MSG_OK : msg_err_nomem(err);
   }
+  if (rc == MSG_OK && !known)
+    rc = msg_mongo_take_bounded(s, "await", &u, err);
   if (rc == MSG_OK)
-    rc = msg_mongo_recall(s, u, ids.at, ids.n, &spots, err);
+    rc = msg_mongo_recall(s, &u, ids.at, ids.n, spots, err);
+  msg_mongo_give(&u);
+  msg_mongo_ids_clear(&ids);
+  return rc;
+}
+
+/* Copies in the lanes of others are theirs. */
+static int seen(msg_session *base, const msg_actor *actor, const msg_list *list, bool soon,
+                bool *won, msg_err *err) {
+  msg_mongo_session *s = (msg_mongo_session *)base;
+  msg_mongo_spots spots = {0};
+  if (list->n == 0)
+    return MSG_OK;
+  if (!s->queue->layout->lanes)
+    return seen_at(s, actor, list, soon, won, err);
+  const msg_mongo_place *lane = msg_mongo_place_lane(s, actor->node);
+  memset(won, 0, list->n * sizeof *won);
+  int rc = find_spots(s, list, &spots, err);
   for (size_t i = 0; rc == MSG_OK && i < spots.n; i++)
     if (spots.at[i].place->kind != MSG_MONGO_LANES || spots.at[i].place == lane)
-      rc = part_seen(s, u, actor, list, &spots.at[i], won, err);
+      rc = part_seen(s, actor, list, &spots.at[i], soon, won, err);
   msg_mongo_spots_clear(&spots);
-  msg_mongo_ids_clear(&ids);
   return rc;
 }
 
 int msg_mongo_seen(msg_session *base, const msg_actor *actor, const msg_list *list, bool *won,
                    msg_err *err) {
-  msg_mongo_session *s = (msg_mongo_session *)base;
-  msg_mongo_use u;
-  if (list->n == 0)
-    return MSG_OK;
-  int rc = msg_mongo_take_bounded(s, "await", &u, err);
-  if (rc != MSG_OK)
-    return rc;
-  rc = s->queue->layout->lanes ? seen_everywhere(s, &u, actor, list, won, err)
-                               : seen_at(s, &u, actor, list, won, err);
-  msg_mongo_give(&u);
-  return rc;
-}
-
-/* ---- what was pushed ---- */
-
-/* Marks taken for one message, and left to the marker. False: not done. */
-static bool leave_pushed(msg_mongo_session *at, const char *node, const msg_oid *id, bool *won,
-                         bool *nomem) {
-  msg_mongo_ids one = {(msg_oid *)id, 1, 1};
-  *won = msg_mongo_marks_take(at, node, id, nomem);
-  if (!*won || msg_mongo_marks_later(at, node, &one))
-    return !*nomem;
-  msg_mongo_marks_drop(at, node, id);
-  return *won = false;
+  return seen(base, actor, list, false, won, err);
 }
 
 int msg_mongo_seen_soon(msg_session *base, const msg_actor *actor, const msg_list *list, bool *won,
                         msg_err *err) {
-  msg_mongo_session *s = (msg_mongo_session *)base;
-  int64_t now_ms = msg_mongo_now_ms(s->store);
-  bool nomem = false, can = true;
-  for (size_t i = 0; can && i < list->n; i++)
-    can = can_wait(&list->at[i], actor->settings->sender_id != NULL) &&
-          msg_mongo_last_met(s, &list->at[i].id);
-  for (size_t i = 0; can && !nomem && i < list->n; i++) {
-    const msg_message *m = &list->at[i];
-    msg_mongo_session at = msg_mongo_session_at(s, msg_mongo_last_met(s, &m->id));
-    won[i] = false;
-    if (m->delete_at_ms > now_ms)
-      can = leave_pushed(&at, actor->node, &m->id, &won[i], &nomem);
-  }
-  if (nomem)
-    return msg_err_nomem(err);
-  return can ? MSG_OK : MSG_UNSUPPORTED;
+  return seen(base, actor, list, true, won, err);
 }
 
 int msg_mongo_seen_flush(msg_mongo_session *s, msg_err *err) {
   (void)err;
-  msg_mongo_marks_wait(s, MSG_MONGO_WRITE_MS);
+  msg_mongo_marks_wait(s, s->write_timeout_ms);
   return MSG_OK;
 }

@@ -44,6 +44,7 @@ static int run(struct settling *w, const bson_t *change, int64_t *matched, bool 
     bson_destroy(&filter);
   }
   if (rc == MSG_OK) {
+    msg_mongo_bound(w->u);
     bool ok = mongoc_bulk_operation_execute(bulk, &reply, &error) != 0;
     *passing = !ok && msg_mongo_is_passing(&error, &reply);
     if (!ok)
@@ -79,14 +80,11 @@ static int note_done(void *arg, const bson_t *doc, msg_err *err) {
   (void)err;
   if (!msg_mongo_get_oid(doc, "_id", &id))
     return MSG_OK;
-  const char *token = msg_mongo_get_text(doc, "sq.token");
   for (size_t i = 0; i < w->parts.item_count; i++) {
     msg_settle_item *item = w->parts.items[i];
     if (msg_oid_cmp(&item->id, &id) != 0)
       continue;
-    /* one id under two tokens: after an ack or extend the document says which */
     item->done = true;
-    (void)token;
     break;
   }
   return MSG_OK;
@@ -94,7 +92,7 @@ static int note_done(void *arg, const bson_t *doc, msg_err *err) {
 
 static int find_done(struct settling *w, msg_err *err) {
   bson_t filter = BSON_INITIALIZER;
-  bson_t *opts = BCON_NEW("projection", "{", "sq.token", BCON_INT32(1), "}");
+  bson_t *opts = BCON_NEW("projection", "{", "_id", BCON_INT32(1), "}");
   msg_mongo_append_ids(&filter, "_id", "$in", w->parts.ids, w->parts.item_count);
   BSON_APPEND_UTF8(&filter, "sq.mark", w->mark);
   int rc = msg_mongo_each(w->u, w->s->names.messages, WHAT[w->how->verb], &filter, opts, note_done,
@@ -155,7 +153,9 @@ static int settle_at(msg_mongo_session *at, msg_mongo_use *u, const msg_actor *a
   msg_oid_hex(&mark, w.mark);
   int rc = msg_mongo_parts_of(piece->items, piece->n, &w.parts, err);
   if (rc == MSG_OK)
-    rc = settle(&w, err);
+    do
+      rc = settle(&w, err);
+    while (rc == MSG_OK && msg_mongo_parts_next(&w.parts));
   msg_mongo_parts_clear(&w.parts);
   return rc;
 }

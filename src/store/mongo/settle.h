@@ -12,15 +12,19 @@ typedef struct msg_mongo_part {
 
 typedef struct msg_mongo_parts {
   msg_settle_item **items; /* distinct ids, by token and id */
+  msg_settle_item **rest;  /* of ids given again, by id; in the memory of items */
   msg_oid *ids;            /* the same order */
-  size_t item_count;
+  size_t item_count, rest_count;
   msg_mongo_part *at;
   size_t n;
 } msg_mongo_parts;
 
-/** Sort the items; of an id given twice with one token the first counts, the others' done is
- *  false. Errors: MSG_NOMEM. */
+/** Sort the items; of an id given twice the first counts, and none is done yet. Errors:
+ *  MSG_NOMEM. */
 int msg_mongo_parts_of(msg_settle_item *items, size_t n, msg_mongo_parts *out, msg_err *err);
+/** Once they were settled: of ids given again those of which none is done yet, with their next
+ *  item. False: none. */
+bool msg_mongo_parts_next(msg_mongo_parts *p);
 void msg_mongo_parts_clear(msg_mongo_parts *p);
 /** Which documents one part may change: theirs, while the lease holds, and those that bear `mark`
  *  already, so that a second run finds as many. */

@@ -1,4 +1,4 @@
-#include "store/mongo/stream.h"
+#include "store/mongo/interest.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -134,7 +134,9 @@ int msg_mongo_stream_open(msg_mongo_store *store, const char *collection, const 
     rc = start_session(s, err);
   if (rc == MSG_OK)
     rc = aggregate(s, match, project, err);
-  if (rc != MSG_OK)
+  if (rc == MSG_OK)
+    msg_mongo_interest_follow(s);
+  else
     msg_mongo_stream_close(s);
   if (rc != MSG_UNAVAILABLE)
     return rc;
@@ -180,6 +182,8 @@ int msg_mongo_stream_next(msg_mongo_stream *s, int64_t wait_ms, bson_t *reply, b
 }
 
 void msg_mongo_stream_close(msg_mongo_stream *s) {
+  if (s->session)
+    msg_mongo_interest_leave(s);
   if (s->session && s->cursor_id != 0 && !s->broken) {
     bson_t reply;
     bson_t *command = BCON_NEW("killCursors", BCON_UTF8(s->collection), "cursors", "[",

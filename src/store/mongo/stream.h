@@ -9,6 +9,7 @@
 #include "store/mongo/mongo.h"
 
 typedef struct msg_mongo_stream {
+  struct msg_mongo_stream *next; /* interest.h */
   msg_mongo_store *store;
   msg_mongo_use use; /* kept while open */
   mongoc_client_session_t *session;

@@ -39,6 +39,9 @@ void msg_mongo_tend_free(msg_mongo_tend *t) {
     clear_heard(&t->heard[i]);
   for (size_t i = 0; i < t->own_count; i++)
     clear_own(&t->own[i]);
+  for (size_t i = 0; i < t->claimed_count; i++)
+    msg_pattern_free(t->claimed[i].pattern);
+  msg_free(t->claimed);
   msg_free(t->heard);
   msg_free(t->own);
   msg_free(t->due);

@@ -3,6 +3,8 @@
 #ifndef MSG_MONGO_TEND_H
 #define MSG_MONGO_TEND_H
 
+#include <stdatomic.h>
+
 #include "store/mongo/mongo.h"
 
 typedef struct msg_mongo_heard { /* one node's listening to one pattern */
@@ -21,6 +23,7 @@ typedef struct msg_mongo_own { /* a node announced by this process */
 
 typedef struct msg_mongo_tend {
   msg_mutex *mtx;
+  _Atomic uint64_t interest; /* moves when it widens: interest.h */
   /* shared: guarded by mtx */
   msg_mongo_heard *heard;
   size_t heard_count, heard_cap;
@@ -32,8 +35,14 @@ typedef struct msg_mongo_tend {
   } * due;
   size_t due_count, due_cap;
   struct msg_mongo_job *jobs; /* left behind: job.h */
-  struct msg_mongo_warning {  /* each is told once */
-    char text[256];           /* "" none */
+  struct msg_mongo_claimed {  /* patterns that were claimed: interest.h */
+    msg_mongo_queue *queue;
+    msg_pattern *pattern;
+  } * claimed;
+  size_t claimed_count, claimed_cap;
+  struct msg_mongo_stream *streams; /* open ones: interest.h */
+  struct msg_mongo_warning {        /* each is told once */
+    char text[256];                 /* "" none */
     bool told;
   } layout, polling; /* of the implementation check; where there is no change stream */
 } msg_mongo_tend;

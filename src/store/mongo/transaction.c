@@ -43,6 +43,7 @@ int msg_mongo_txn_update(msg_mongo_txn *t, const char *collection, const char *w
   bson_t reply;
   bson_iter_t it;
   int rc = MSG_OK;
+  msg_mongo_bound(t->u);
   if (!mongoc_collection_update_many(c, filter, change, &t->opts, &reply, &error))
     rc = msg_mongo_txn_fail(t, what, &error, &reply, err);
   else if (matched)
@@ -57,6 +58,7 @@ static int commit(msg_mongo_txn *t, const char *what, msg_err *err) {
   for (;;) {
     bson_error_t error;
     bson_t reply;
+    msg_mongo_bound(t->u);
     if (mongoc_client_session_commit_transaction(t->session, &reply, &error)) {
       bson_destroy(&reply);
       return MSG_OK;

@@ -7,12 +7,15 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/process.h"
 #include "base/thread.h"
 #include "store/mongo/arrival.h"
 #include "store/mongo/group.h"
+#include "store/mongo/interest.h"
 #include "store/mongo/presence.h"
 #include "store/mongo/query.h"
 #include "store/mongo/reach.h"
+#include "store/mongo/rivals.h"
 #include "store/mongo/status.h"
 #include "store/mongo/stream.h"
 #include "store/mongo/tend.h"
@@ -34,7 +37,9 @@ typedef struct mongo_watch {
   msg_cond *bell; /* of wake, for one that polls */
   /* cursor thread only */
   msg_mongo_stream stream;
-  char *lanes;     /* that the stream tells of; NULL: all is in one collection */
+  uint64_t interest; /* what the stream was opened for */
+  msg_mongo_rivals rivals;
+  bool claims;     /* told to them */
   bool begun;      /* the first event was given */
   msg_event *told; /* by the last round: those from told_next on are still to be given */
   size_t told_count, told_next, told_cap;
@@ -45,6 +50,11 @@ typedef struct mongo_watch {
   /* shared */
   atomic_bool woken;
 } mongo_watch;
+
+/* The queue has collections; one stream of the database tells of them. */
+static bool is_of_many(const mongo_watch *w) {
+  return w->session->queue->layout->lanes;
+}
 
 /* --- deadlines ----------------------------------------------------------------------------- */
 
@@ -87,12 +97,16 @@ static int look_ready(msg_mongo_session *at, msg_mongo_use *u, void *arg, msg_er
                                    stop_at_first, &r->ready, err);
 }
 
-/* Does something wait to be claimed? That a Java node gave a lock back is not told by the
+/* Does something wait that is claimed here? That a Java node gave a lock back is not told by the
  * stream. */
 static bool is_anything_ready(mongo_watch *w) {
   msg_mongo_use u;
   bool ready = false;
   bson_t filter = BSON_INITIALIZER;
+  if (!msg_mongo_interest_claimed(w->session, &filter)) {
+    bson_destroy(&filter);
+    return false;
+  }
   bson_t *opts = BCON_NEW("limit", BCON_INT64(1), "maxTimeMS", BCON_INT64(ROUND_MS), "projection",
                           "{", "_id", BCON_INT32(1), "}");
   BSON_APPEND_BOOL(&filter, "exclusive", true);
@@ -143,21 +157,30 @@ static void look_for_groups(mongo_watch *w) {
   msg_mongo_give(&u);
 }
 
+/* The others shall know whether claims wait here, and we of theirs. */
+static void beat(mongo_watch *w, bool claims) {
+  msg_mongo_use u;
+  if (msg_mongo_take(w->store, "announce", &u, NULL) == MSG_OK) {
+    msg_mongo_heartbeat(w->session, &u, NULL);
+    if (claims)
+      msg_mongo_rivals_load(w->session, &u, &w->rivals, NULL);
+  }
+  msg_mongo_give(&u);
+  w->claims = claims;
+  w->beat_ms = msg_clock_mono_ms() + MSG_MONGO_HEARTBEAT_MS;
+}
+
 /* Does what the time asks for. True: something may have changed by it. */
 static bool tend(mongo_watch *w) {
   int64_t mono_ms = msg_clock_mono_ms();
-  if (mono_ms >= w->beat_ms) {
-    msg_mongo_use u;
-    if (msg_mongo_take(w->store, "announce", &u, NULL) == MSG_OK)
-      msg_mongo_heartbeat(w->session, &u, NULL);
-    msg_mongo_give(&u);
-    w->beat_ms = mono_ms + MSG_MONGO_HEARTBEAT_MS;
-  }
+  bool claims = msg_mongo_interest_claims(w->session);
+  if (mono_ms >= w->beat_ms || claims != w->claims)
+    beat(w, claims);
   at_latest(&w->due_ms, msg_mongo_take_due(w->store, w->session->queue));
   if (now_of(w) >= w->due_ms) {
     sweep(w);
     refresh(w);
-    return true;
+    return !w->streams; /* which tells what the sweep moved */
   }
   bool called = tend_groups(w);
   if (mono_ms < w->refresh_ms)
@@ -211,6 +234,9 @@ static int tell_message(mongo_watch *w, msg_message *m) {
   }
   e->kind = MSG_EVENT_MESSAGE;
   e->message = *m;
+  if (m->exclusive)
+    e->turn_ms = MSG_MONGO_TURN_MS *
+                 (int64_t)msg_mongo_rivals_before(&w->rivals, msg_process_self(), &m->id);
   return MSG_OK;
 }
 
@@ -240,7 +266,7 @@ static int tell_insert(mongo_watch *w, const bson_t *doc) {
 
 /* Where it is, noted for who gets it. False: it is none of the queue's. */
 static bool note_place(mongo_watch *w, const char *collection, const msg_mongo_arrival *a) {
-  if (!w->lanes)
+  if (!is_of_many(w))
     return true;
   msg_mongo_place *p = collection ? msg_mongo_place_named(w->session, collection) : NULL;
   if (!p || (p->kind == MSG_MONGO_TOPIC && !(a->topic && msg_mongo_place_is_of(p, a->topic))))
@@ -310,7 +336,7 @@ static int take_event(mongo_watch *w, bson_iter_t *event, msg_err *err) {
     rc = has_doc ? take_insert(w, collection, &doc) : MSG_OK;
   else if (strcmp(type, "update") == 0)
     rc = tell_change(w);
-  else if (w->lanes && collection) { /* one of many: the stream goes on */
+  else if (is_of_many(w) && collection) { /* one of many: the stream goes on */
     renew(w, collection);
     rc = tell_change(w);
   } else
@@ -319,15 +345,48 @@ static int take_event(mongo_watch *w, bson_iter_t *event, msg_err *err) {
   return rc == MSG_OK ? MSG_OK : msg_err_nomem(err);
 }
 
+static int open_stream(mongo_watch *w, msg_err *err) {
+  bson_t *match = msg_mongo_interest_match(w->session, &w->interest);
+  bson_t *project = msg_mongo_wanted_fields();
+  const char *collection = w->session->names.messages;
+  if (is_of_many(w)) {
+    bson_t *reach = msg_mongo_reach(w->session), *both;
+    both = BCON_NEW("$and", "[", BCON_DOCUMENT(match), BCON_DOCUMENT(reach), "]");
+    bson_destroy(reach);
+    bson_destroy(match);
+    match = both;
+    collection = NULL;
+  }
+  int rc = msg_mongo_stream_open(w->store, collection, match, project, &w->stream, err);
+  bson_destroy(match);
+  bson_destroy(project);
+  return rc;
+}
+
+static bool is_too_narrow(const mongo_watch *w) {
+  return w->interest != msg_mongo_interest_version(w->store);
+}
+
+/* Somebody here wants more than the stream tells: another one. What came meanwhile is not heard. */
+static int follow_anew(mongo_watch *w, msg_err *err) {
+  msg_mongo_stream_close(&w->stream);
+  int rc = open_stream(w, err);
+  return rc == MSG_OK ? tell_change(w) : rc;
+}
+
 static int follow(mongo_watch *w, int64_t wait_ms, msg_err *err) {
   bson_t reply;
   bson_iter_t events, event;
+  if (is_too_narrow(w))
+    return follow_anew(w, err);
   int rc = msg_mongo_stream_next(&w->stream, wait_ms, &reply, &events, err);
   clear_told(w);
   while (rc == MSG_OK && bson_iter_next(&events))
     if (BSON_ITER_HOLDS_DOCUMENT(&events) && bson_iter_recurse(&events, &event))
       rc = take_event(w, &event, err);
   bson_destroy(&reply);
+  if (rc != MSG_OK && is_too_narrow(w)) /* for that its cursor was ended */
+    return follow_anew(w, err);
   return rc == MSG_TIMEOUT ? MSG_OK : rc;
 }
 
@@ -348,7 +407,7 @@ static int count_writes(mongo_watch *w, int64_t *out, msg_err *err) {
   int rc = msg_mongo_take(w->store, "watch", &u, err);
   if (rc != MSG_OK)
     return rc;
-  if (!w->session->place) {
+  if (is_of_many(w)) {
     msg_mongo_give(&u);
     return msg_err_set(err, MSG_UNSUPPORTED, "watch: many collections have no count");
   }
@@ -408,45 +467,6 @@ static int say_polling(mongo_watch *w) {
 
 /* --- the verbs ----------------------------------------------------------------------------- */
 
-/* Of the one collection, or of all that the queue has. */
-static int open_stream(mongo_watch *w, msg_err *err) {
-  bson_t *match = msg_mongo_wanted_events(), *project = msg_mongo_wanted_fields(), *reach = NULL;
-  char *lanes = NULL;
-  int rc = MSG_OK;
-  if (w->session->queue->layout->lanes && !(reach = msg_mongo_reach(w->session, &lanes)))
-    rc = msg_err_nomem(err);
-  if (rc == MSG_OK && reach) {
-    bson_t *both = BCON_NEW("$and", "[", BCON_DOCUMENT(match), BCON_DOCUMENT(reach), "]");
-    rc = msg_mongo_stream_open(w->store, NULL, both, project, &w->stream, err);
-    bson_destroy(both);
-  } else if (rc == MSG_OK) {
-    rc = msg_mongo_stream_open(w->store, w->session->names.messages, match, project, &w->stream,
-                               err);
-  }
-  msg_free(w->lanes);
-  w->lanes = lanes;
-  bson_destroy(match);
-  bson_destroy(project);
-  if (reach)
-    bson_destroy(reach);
-  return rc;
-}
-
-/* Nodes with lanes came or went: another stream first, then a look, then the old one ends. */
-static int follow_lanes(mongo_watch *w, msg_err *err) {
-  char *now = w->lanes ? msg_mongo_reach_lanes(w->session) : NULL;
-  bool same = !w->lanes || (now && strcmp(now, w->lanes) == 0);
-  msg_free(now);
-  if (same)
-    return MSG_OK;
-  msg_mongo_stream old = w->stream;
-  int rc = open_stream(w, err);
-  msg_mongo_stream_close(&old);
-  if (rc == MSG_OK && tell_change(w) != MSG_OK)
-    rc = msg_err_nomem(err);
-  return rc;
-}
-
 static int begin(mongo_watch *w, const msg_settings *settings, msg_err *err) {
   msg_session *session = NULL;
   w->mtx = msg_mutex_new();
@@ -501,8 +521,6 @@ static int wait_for_events(mongo_watch *w, int64_t deadline_mono_ms, msg_err *er
     if (msg_clock_mono_ms() >= deadline_mono_ms)
       return msg_err_set(err, MSG_TIMEOUT, "watch '%s': nothing came", w->session->queue->name);
     int64_t wait_ms = round_ms(w, deadline_mono_ms);
-    if ((rc = follow_lanes(w, err)) != MSG_OK || w->told_next < w->told_count)
-      break;
     rc = w->streams ? follow(w, wait_ms, err) : look_at_count(w, wait_ms, err);
   }
   return rc;
@@ -544,7 +562,7 @@ void msg_mongo_watch_close(msg_watch *base) {
   msg_mongo_stream_close(&w->stream);
   clear_told(w);
   msg_free(w->told);
-  msg_free(w->lanes);
+  msg_mongo_rivals_clear(&w->rivals);
   if (w->session)
     w->base.ops->session_close(&w->session->base);
   msg_settings_clear(&w->settings);

@@ -1,0 +1,74 @@
+#include "store/mongo/rivals.h"
+
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/process.h"
+#include "store/mongo/document.h"
+
+/* FNV-1a, and a mix of its high bits. */
+static uint64_t weight(const char *process, const msg_oid *id) {
+  uint64_t h = UINT64_C(14695981039346656037);
+  for (const char *p = process; *p; p++)
+    h = (h ^ (unsigned char)*p) * UINT64_C(1099511628211);
+  for (size_t i = 0; i < sizeof id->b; i++)
+    h = (h ^ id->b[i]) * UINT64_C(1099511628211);
+  h = (h ^ h >> 31) * UINT64_C(0x9e3779b97f4a7c15);
+  return h ^ h >> 29;
+}
+
+size_t msg_mongo_rivals_before(const msg_mongo_rivals *r, const char *self, const msg_oid *id) {
+  uint64_t mine = weight(self, id);
+  size_t before = 0;
+  for (size_t i = 0; i < r->n; i++) {
+    uint64_t theirs = weight(r->process[i], id);
+    before += theirs > mine || (theirs == mine && strcmp(r->process[i], self) > 0);
+  }
+  return before;
+}
+
+int msg_mongo_rivals_add(msg_mongo_rivals *r, const char *process) {
+  for (size_t i = 0; i < r->n; i++)
+    if (strcmp(r->process[i], process) == 0)
+      return MSG_OK;
+  char *copy = msg_strdup(process);
+  if (!copy || msg_grow(&r->process, &r->cap, r->n + 1, sizeof *r->process) != MSG_OK) {
+    msg_free(copy);
+    return MSG_NOMEM;
+  }
+  r->process[r->n++] = copy;
+  return MSG_OK;
+}
+
+void msg_mongo_rivals_clear(msg_mongo_rivals *r) {
+  for (size_t i = 0; i < r->n; i++)
+    msg_free(r->process[i]);
+  msg_free(r->process);
+  *r = (msg_mongo_rivals){0};
+}
+
+static int note_rival(void *arg, const bson_t *doc, msg_err *err) {
+  const char *process = msg_mongo_get_text(doc, "sq.process");
+  if (!process || strcmp(process, msg_process_self()) == 0)
+    return MSG_OK;
+  return msg_mongo_rivals_add(arg, process) == MSG_OK ? MSG_OK : msg_err_nomem(err);
+}
+
+int msg_mongo_rivals_load(msg_mongo_session *s, msg_mongo_use *u, msg_mongo_rivals *r,
+                          msg_err *err) {
+  msg_mongo_rivals now = {0};
+  bson_t *filter =
+      BCON_NEW("sq.claims", BCON_BOOL(true), "last_seen", "{", "$gte",
+               BCON_INT64(msg_mongo_now_ms(s->store) - s->participant_timeout_ms), "}");
+  bson_t *opts = BCON_NEW("projection", "{", "sq.process", BCON_INT32(1), "}");
+  int rc = msg_mongo_each(u, s->names.participants, "watch", filter, opts, note_rival, &now, err);
+  bson_destroy(opts);
+  bson_destroy(filter);
+  if (rc == MSG_OK) {
+    msg_mongo_rivals old = *r;
+    *r = now;
+    now = old;
+  }
+  msg_mongo_rivals_clear(&now);
+  return rc;
+}

@@ -1,0 +1,229 @@
+/* test_push.c - what a watch pushes: straight to who waits, bounded, and nothing lost. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "support/cmocka_compat.h"
+#include "support/rig.h"
+
+static long calls(rig *r, enum fault_verb verb) {
+  return fault_store_calls(r->store, verb);
+}
+
+/* As another process would, so that only the watch tells of it. */
+static void put(peer *p, const char *topic, const char *text, bool exclusive) {
+  msg_message m;
+  msg_settings settings;
+  msg_value v = msg_value_text(text);
+  msg_actor actor = {.node = msg_node_id(p->node), .process = "other", .settings = &settings};
+  msg_message_init(&m);
+  msg_settings_init(&settings);
+  m.topic = msg_strdup(topic);
+  m.exclusive = exclusive;
+  assert_int_equal(msg_value_copy(&m.value, &v), MSG_OK);
+  assert_int_equal(msg_node_fill(p->node, &m, NULL, NULL), MSG_OK);
+  msg_put one = {.message = &m, .id = m.id};
+  assert_int_equal(p->session->ops->put(p->session, &actor, &one, 1, NULL), MSG_OK);
+  msg_message_clear(&m);
+  msg_settings_clear(&settings);
+}
+
+/* The watch runs, and who waited before has looked once more. */
+static void settle(rig *r) {
+  rig_until_state(r, "running");
+  rig_sleep(50);
+}
+
+/* Each is taken as it comes: no look, neither while a call waits nor when the next begins. */
+static void an_await_that_waits_needs_no_look(void **state) {
+  rig r;
+  peer a, b;
+  (void)state;
+  rig_open_pair(&r, RIG_PUSH, &a, "a", &b, "b");
+  for (int i = 0; i < 3; i++) { /* until what is told is not from before it listened */
+    rig_wait w = {.p = &b, .topic = "t", .timeout_ms = 10000};
+    rig_wait_begin(&w);
+    settle(&r);
+    put(&a, "t", "first", false);
+    rig_wait_expect(&w, "first");
+  }
+  long unseen = calls(&r, FAULT_UNSEEN), seen = calls(&r, FAULT_SEEN);
+  long soon = calls(&r, FAULT_SEEN_SOON);
+  for (int i = 0; i < 5; i++) {
+    rig_wait w = {.p = &b, .topic = "t", .timeout_ms = 10000};
+    rig_wait_begin(&w);
+    put(&a, "t", "next", false);
+    rig_wait_expect(&w, "next");
+  }
+  assert_int_equal(calls(&r, FAULT_UNSEEN), unseen);
+  assert_int_equal(calls(&r, FAULT_SEEN), seen);
+  assert_int_equal(calls(&r, FAULT_SEEN_SOON), soon + 5);
+  rig_close(&r);
+}
+
+/* What came between two calls is for a look: it may be old by then. */
+static void what_came_between_two_calls_is_looked_for(void **state) {
+  rig r;
+  peer a, b;
+  msg_list list = MSG_LIST_INIT;
+  (void)state;
+  rig_open_pair(&r, RIG_PUSH, &a, "a", &b, "b");
+  rig_wait w = {.p = &b, .topic = "t", .timeout_ms = 10000};
+  rig_wait_begin(&w);
+  settle(&r);
+  put(&a, "t", "one", false);
+  rig_wait_expect(&w, "one");
+  put(&a, "t", "two", false);
+  rig_sleep(50);
+  assert_int_equal(peer_await(&b, "t", 10000, 1, &list), MSG_OK);
+  assert_int_equal(list.n, 1);
+  msg_list_clear(&list);
+  rig_close(&r);
+}
+
+/* A message that is not told yet is found at once when this process put it. */
+static void what_this_process_put_is_found_before_it_is_told(void **state) {
+  rig r;
+  peer a, b;
+  msg_list list = MSG_LIST_INIT;
+  (void)state;
+  rig_open_pair(&r, RIG_PUSH, &a, "a", &b, "b");
+  rig_wait w = {.p = &b, .topic = "t", .timeout_ms = 10000};
+  rig_wait_begin(&w);
+  peer_send(&a, "t", "one");
+  rig_wait_expect(&w, "one");
+  fault_store_lose_events(r.store, -1);
+  peer_send(&a, "t", "two");
+  assert_int_equal(peer_await(&b, "t", 10000, 1, &list), MSG_OK);
+  assert_int_equal(list.n, 1);
+  msg_list_clear(&list);
+  rig_close(&r);
+}
+
+/* Whatever the watch did not tell, the last look finds. */
+static void what_was_not_told_is_found_at_the_end(void **state) {
+  rig r;
+  peer a, b;
+  (void)state;
+  rig_open_pair(&r, RIG_PUSH, &a, "a", &b, "b");
+  rig_wait w = {.p = &b, .topic = "work", .timeout_ms = 400};
+  rig_wait_begin(&w);
+  fault_store_lose_events(r.store, -1);
+  put(&a, "work", "x", false);
+  rig_wait_expect(&w, "x");
+  rig_close(&r);
+}
+
+/* More than the window at once: every message once. */
+static void an_inbox_that_overflows_loses_nothing(void **state) {
+  enum { N = 50 };
+  rig r;
+  peer a, b;
+  bool got[N] = {false};
+  msg_settings settings;
+  (void)state;
+  rig_open(&r, RIG_PUSH);
+  peer_open(&r, &a, "a");
+  msg_settings_init(&settings);
+  settings.sender_id = msg_strdup("b");
+  settings.window_size = 3;
+  peer_open_with(&r, &b, &settings);
+  msg_node_attach(b.node);
+  msg_settings_clear(&settings);
+  rig_wait w = {.p = &b, .topic = "t", .timeout_ms = 10000, .max = 1};
+  rig_wait_begin(&w);
+  for (int i = 0; i < N; i++) {
+    char text[8];
+    snprintf(text, sizeof text, "%d", i);
+    put(&a, "t", text, false);
+  }
+  rig_wait_join(&w);
+  for (int n = 0; n < N; n++) {
+    msg_list list = MSG_LIST_INIT;
+    if (n == 0)
+      list = w.list;
+    else
+      assert_int_equal(peer_await(&b, "t", 10000, 1, &list), MSG_OK);
+    int i = atoi(list.at[0].value.p);
+    assert_false(got[i]);
+    got[i] = true;
+    msg_list_clear(&list);
+  }
+  msg_list none = MSG_LIST_INIT;
+  assert_int_equal(peer_await(&b, "t", 0, 1, &none), MSG_TIMEOUT);
+  rig_close(&r);
+}
+
+/* Idle claims are not woken for what one of them takes. */
+static void one_claim_takes_what_was_pushed(void **state) {
+  rig r;
+  peer a, b[4];
+  rig_wait w[4];
+  (void)state;
+  rig_open(&r, RIG_PUSH);
+  peer_open(&r, &a, "a");
+  for (int i = 0; i < 4; i++) {
+    char name[8];
+    snprintf(name, sizeof name, "b%d", i);
+    peer_open(&r, &b[i], name);
+    w[i] = (rig_wait){.p = &b[i], .topic = "t", .timeout_ms = 10000, .claims = true};
+    rig_wait_start(&w[i]);
+  }
+  rig_until_waiters(&r, 4);
+  settle(&r);
+  long before = calls(&r, FAULT_CLAIM);
+  long asked = calls(&r, FAULT_CLAIMABLE);
+  for (int i = 0; i < 4; i++) {
+    put(&a, "t", "work", true);
+    rig_sleep(20);
+  }
+  for (int i = 0; i < 4; i++)
+    rig_wait_expect(&w[i], "work");
+  assert_int_equal(calls(&r, FAULT_CLAIM) - before, 4);
+  assert_int_equal(calls(&r, FAULT_CLAIMABLE), asked);
+  rig_close(&r);
+}
+
+/* An offer whose claim fails is for the others. */
+static void an_offer_that_failed_is_looked_for(void **state) {
+  rig r;
+  peer a, b, c;
+  (void)state;
+  rig_open(&r, RIG_PUSH);
+  peer_open(&r, &a, "a");
+  peer_open(&r, &b, "b");
+  peer_open(&r, &c, "c");
+  rig_wait one = {.p = &b, .topic = "t", .timeout_ms = 10000, .claims = true};
+  rig_wait two = {.p = &c, .topic = "t", .timeout_ms = 10000, .claims = true};
+  rig_wait_start(&one);
+  rig_wait_start(&two);
+  rig_until_waiters(&r, 2);
+  settle(&r);
+  fault_store_fail(r.store, FAULT_CLAIM, MSG_BACKEND, 0, 1);
+  peer_enqueue(&a, "t", "work");
+  while (!atomic_load(&one.done) && !atomic_load(&two.done))
+    rig_sleep(5);
+  peer_enqueue(&a, "t", "work");
+  rig_wait_join(&one);
+  rig_wait_join(&two);
+  assert_true((one.rc == MSG_BACKEND) != (two.rc == MSG_BACKEND));
+  assert_true((one.rc == MSG_OK) != (two.rc == MSG_OK));
+  msg_list_clear(&one.list);
+  msg_list_clear(&two.list);
+  rig_close(&r);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(an_await_that_waits_needs_no_look),
+      cmocka_unit_test(what_came_between_two_calls_is_looked_for),
+      cmocka_unit_test(what_this_process_put_is_found_before_it_is_told),
+      cmocka_unit_test(what_was_not_told_is_found_at_the_end),
+      cmocka_unit_test(an_inbox_that_overflows_loses_nothing),
+      cmocka_unit_test(one_claim_takes_what_was_pushed),
+      cmocka_unit_test(an_offer_that_failed_is_looked_for),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
