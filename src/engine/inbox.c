@@ -137,6 +137,8 @@ int msg_inbox_take(msg_inbox *b, msg_inbox_fn wants, const void *arg, size_t max
   size_t kept = 0, i = 0;
   int rc = MSG_OK;
   *soon = true;
+  if (b->n == 0)
+    return MSG_OK;
   for (; i < b->n && out->n < max && rc == MSG_OK; i++) {
     struct msg_inbox_item item = b->at[i];
     if (item.number <= since || !wants(arg, &item.parcel->message)) {

@@ -1,7 +1,7 @@
-/* inbox.h - what a store's watch pushed to a node while somebody looks for it. It is never all there
- * is: whoever takes from it has looked at the store before, and knows by the epoch that nothing was
- * lost since. What does not fit is dropped, which moves the epoch: the store has it. Not
- * thread-safe: the node's mutex guards it. Private to engine/. */
+/* inbox.h - what a store's watch pushed to a node while somebody looks for it. It is never all
+ * there is: whoever takes from it has looked at the store before, and knows by the epoch that
+ * nothing was lost since. What does not fit is dropped, which moves the epoch: the store has it.
+ * Not thread-safe: the node's mutex guards it. Private to engine/. */
 #ifndef MSG_ENGINE_INBOX_H
 #define MSG_ENGINE_INBOX_H
 

@@ -6,8 +6,8 @@
 
 #include "engine/node_int.h"
 
-/* A waiting claim. Owner: its caller, on whose stack it is; guarded by the node's mutex from open to
- * close. */
+/* A waiting claim. Owner: its caller, on whose stack it is; guarded by the node's mutex from open
+ * to close. */
 typedef struct msg_bid {
   struct msg_bid *next;
   msg_node *node;
@@ -29,8 +29,8 @@ void msg_bid_close(msg_bid *b, const msg_list *got, size_t from);
 bool msg_bid_look(msg_bid *b);
 /** When the first offer is due, MSG_NEVER if there is none. Monotonic. */
 int64_t msg_bid_due(msg_bid *b);
-/** Take the ids of those due at `now_ms`: msg_free. *n 0: none. Errors: MSG_NOMEM, they are lost and
- *  the claim is to look. */
+/** Take the ids of those due at `now_ms`: msg_free. *n 0: none. Errors: MSG_NOMEM, they are lost
+ *  and the claim is to look. */
 int msg_bid_take(msg_bid *b, int64_t now_ms, msg_oid **ids, size_t *n);
 
 /** Offer one of the store's messages at `at_ms`. Owns nothing. Thread: any, no lock held. */

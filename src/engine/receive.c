@@ -78,8 +78,8 @@ static void remember_look(msg_node *node, const msg_pattern *pattern, const msg_
   msg_mutex_unlock(node->mtx);
 }
 
-/* A call that waits goes on where the one before it ended, unless this process has put something for
- * it since. */
+/* A call that waits goes on where the one before it ended, unless this process has put something
+ * for it since. */
 static void recall_look(msg_node *node, const msg_pattern *pattern, msg_looked *looked) {
   msg_mutex_lock(node->mtx);
   const msg_looked *at = looked_locked(node, pattern);

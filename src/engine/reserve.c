@@ -13,8 +13,8 @@ int msg_reserve_add(msg_node *node, const msg_oid *request, msg_err *err) {
   return rc == MSG_OK ? MSG_OK : msg_err_nomem(err);
 }
 
-/* Waiters look again: an answer that comes late is theirs now, and one that is there already if they
- * left it alone. */
+/* Waiters look again: an answer that comes late is theirs now, and one that is there already if
+ * they left it alone. */
 void msg_reserve_drop(msg_node *node, const msg_oid *request) {
   msg_mutex_lock(node->mtx);
   for (size_t i = 0; i < node->reserved_count; i++) {

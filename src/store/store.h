@@ -101,8 +101,8 @@ struct msg_store_ops {
    *  same node was faster, or it is gone or expired meanwhile: do not hand it out). */
   int (*seen)(msg_session *, const msg_actor *, const msg_list *, bool *won, msg_err *);
   /** The same for what was pushed during the call and never given by `unseen`: it is taken for
-   *  granted that it is still there, and the mark may become durable later. Stores with MSG_CAP_PUSH;
-   *  NULL: as `seen`. */
+   *  granted that it is still there, and the mark may become durable later. Stores with
+   *  MSG_CAP_PUSH; NULL: as `seen`. */
   int (*seen_soon)(msg_session *, const msg_actor *, const msg_list *, bool *won, msg_err *);
 
   /** Lease up to count ready messages in delivery order; appends them with owner, token, attempts,

@@ -41,20 +41,10 @@ typedef struct fault_watch {
 
 static atomic_int alive;
 
-static const char *const NAMES[FAULT_VERBS] = {"put",
-                                               "get",
-                                               "listen",
-                                               "unlisten",
-                                               "unseen",
-                                               "seen",
-                                               "claim",
-                                               "claimable",
-                                               "settle",
-                                               "presence_put",
-                                               "presence_withdraw",
-                                               "deadline",
-                                               "watch_open",
-                                               "watch_next"};
+static const char *const NAMES[FAULT_VERBS] = {
+    "put",       "get",        "listen",    "unlisten", "unseen",       "seen",
+    "seen_soon", "claim",      "claimable", "settle",   "presence_put", "presence_withdraw",
+    "deadline",  "watch_open", "watch_next"};
 
 static void rest(fault_store *f, int64_t ms) {
   int64_t until = msg_clock_mono_ms() + ms;

@@ -1,5 +1,5 @@
-/* interest.h - what the nodes of this process want to hear of: the filter of its change streams, which
- * are opened anew when it widens. Private to store/mongo. Thread: any. */
+/* interest.h - what the nodes of this process want to hear of: the filter of its change streams,
+ * which are opened anew when it widens. Private to store/mongo. Thread: any. */
 #ifndef MSG_MONGO_INTEREST_H
 #define MSG_MONGO_INTEREST_H
 

@@ -62,8 +62,8 @@ typedef struct msg_mongo_seen_by {
   msg_mongo_ids ids;
 } msg_mongo_seen_by;
 
-/** Append each node to processed_by of its messages where it is not there yet: one call. Idempotent.
- *  n > 0. */
+/** Append each node to processed_by of its messages where it is not there yet: one call.
+ *  Idempotent. n > 0. */
 int msg_mongo_mark_seen(msg_mongo_use *u, const char *collection, const msg_mongo_seen_by *nodes,
                         size_t n, msg_err *err);
 

@@ -1,6 +1,6 @@
-/* rivals.h - whose turn it is: processes whose claims wait do not all try for a message that came. For
- * each message they are ranked by a hash that all compute alike; the first tries at once, the others
- * some milliseconds later each. Private to store/mongo. */
+/* rivals.h - whose turn it is: processes whose claims wait do not all try for a message that came.
+ * For each message they are ranked by a hash that all compute alike; the first tries at once, the
+ * others some milliseconds later each. Private to store/mongo. */
 #ifndef MSG_MONGO_RIVALS_H
 #define MSG_MONGO_RIVALS_H
 

@@ -197,8 +197,8 @@ static int note_mine(struct marking *w, msg_err *err) {
   return rc == MSG_OK ? MSG_OK : msg_err_nomem(err);
 }
 
-/* What has just come is marked by the primary alone, which is enough to know whose it is; the marker
- * sees to it that it stays. */
+/* What has just come is marked by the primary alone, which is enough to know whose it is; the
+ * marker sees to it that it stays. */
 static int mark(struct marking *w, msg_err *err) {
   bson_t filter = BSON_INITIALIZER, set = BSON_INITIALIZER;
   msg_mongo_result result = {0};

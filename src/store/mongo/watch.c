@@ -1,6 +1,6 @@
-/* watch.c - the cursor thread of one queue: the messages that its change stream tells, or a doorbell
- * from a counter of the server's where there is none; and what keeps the queue in order: deadlines,
- * heartbeats, answers to status requests. */
+/* watch.c - the cursor thread of one queue: the messages that its change stream tells, or a
+ * doorbell from a counter of the server's where there is none; and what keeps the queue in order:
+ * deadlines, heartbeats, answers to status requests. */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
