@@ -113,16 +113,33 @@ static void read_count(const bson_t *doc, msg_count *out) {
   out->depth = out->ready + out->delayed + out->claimed + out->blocked;
 }
 
-static int each_count(msg_mongo_session *s, msg_mongo_use *u, bool by_topic, msg_mongo_row_fn row,
-                      void *arg, msg_err *err) {
+/* Lanes of layout multi are every queue's: of these people's alone. */
+static void keep_lanes(const msg_mongo_session *s, msg_mongo_places *l,
+                       const msg_mongo_texts *people) {
+  size_t n = 0;
+  for (size_t i = 0; i < l->n; i++) {
+    bool theirs = l->at[i]->kind != MSG_MONGO_LANES;
+    for (size_t k = 0; !theirs && k < people->n; k++)
+      theirs = msg_mongo_place_lane(s, people->at[k]) == l->at[i];
+    if (theirs)
+      l->at[n++] = l->at[i];
+  }
+  l->n = n;
+}
+
+/* people: of a queue as a whole; NULL: by topic. */
+static int each_count(msg_mongo_session *s, msg_mongo_use *u, const msg_mongo_texts *people,
+                      msg_mongo_row_fn row, void *arg, msg_err *err) {
   msg_mongo_places places = {0};
   const bson_t *doc;
   int rc = msg_mongo_places_all(s, u, &places, err);
+  if (people && s->queue->layout->topics)
+    keep_lanes(s, &places, people);
   if (rc != MSG_OK || places.n == 0) {
     msg_mongo_places_clear(&places);
     return rc;
   }
-  mongoc_cursor_t *cursor = run_count(u, &places, by_topic);
+  mongoc_cursor_t *cursor = run_count(u, &places, people == NULL);
   while ((rc = msg_mongo_next(u, cursor, "count", &doc, err)) == MSG_OK)
     if ((rc = row(arg, doc, err)) != MSG_OK)
       break;
@@ -137,10 +154,11 @@ struct audience {
   msg_mongo_texts alive; /* nodes */
   msg_mongo_texts nodes; /* who listens, and to what */
   msg_mongo_texts patterns;
-  size_t people;
+  msg_mongo_texts people; /* all participants */
 };
 
 static void audience_clear(struct audience *a) {
+  msg_mongo_texts_clear(&a->people);
   msg_mongo_texts_clear(&a->alive);
   msg_mongo_texts_clear(&a->nodes);
   msg_mongo_texts_clear(&a->patterns);
@@ -148,8 +166,8 @@ static void audience_clear(struct audience *a) {
 
 static int note_person(void *arg, const msg_participant *p) {
   struct audience *a = arg;
-  a->people++;
-  return p->alive ? msg_mongo_texts_add(&a->alive, p->node) : MSG_OK;
+  int rc = msg_mongo_texts_add(&a->people, p->node);
+  return rc == MSG_OK && p->alive ? msg_mongo_texts_add(&a->alive, p->node) : rc;
 }
 
 static bool has(const msg_mongo_texts *l, const char *text) {
@@ -228,7 +246,7 @@ int msg_mongo_topics(msg_session *base, msg_count_fn fn, void *arg, msg_err *err
   if (rc == MSG_OK)
     rc = msg_mongo_take(s->store, "count", &u, err);
   if (rc == MSG_OK) {
-    rc = each_count(s, &u, true, give_topic, &l, err);
+    rc = each_count(s, &u, NULL, give_topic, &l, err);
     msg_mongo_give(&u);
   }
   audience_clear(&audience);
@@ -277,12 +295,12 @@ static int give_queue(msg_mongo_session *s, const char *name, msg_count_fn fn, v
   if (rc == MSG_OK)
     rc = msg_mongo_take(s->store, "count", &u, err);
   if (rc == MSG_OK) {
-    rc = each_count(&other, &u, false, note_queue, &c, err);
+    rc = each_count(&other, &u, &a.people, note_queue, &c, err);
     msg_mongo_give(&u);
   }
   c.name = (char *)name;
   c.listeners = audience_of(&a, NULL);
-  if (rc == MSG_OK && (c.depth || c.dead || a.people))
+  if (rc == MSG_OK && (c.depth || c.dead || a.people.n))
     rc = fn(arg, &c);
   audience_clear(&a);
   return rc;
