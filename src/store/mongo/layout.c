@@ -45,7 +45,8 @@ enum msg_mongo_goes msg_mongo_goes(const msg_mongo_layout *layout, const msg_mes
 
 /* ---- names ---- */
 
-/* out is MSG_MONGO_NAME_MAX bytes; what is longer is cut: no queue's name nor a node's is so long. */
+/* out is MSG_MONGO_NAME_MAX bytes; what is longer is cut: no queue's name nor a node's is so
+ * long. */
 static void join(char *out, const char *a, const char *b) {
   size_t n = 0;
   for (; *a && n < MSG_MONGO_NAME_MAX - 1; a++)

@@ -103,6 +103,10 @@ int msg_mongo_queue_of(msg_mongo_store *store, const char *name, const msg_mongo
 /* What of a session is its queue's. */
 static int set_queue(msg_mongo_session *s, const char *queue, const msg_mongo_layout *layout,
                      msg_err *err) {
+  if (layout->lanes && strncmp(s->store->version, "4.2", 3) == 0)
+    return msg_err_set(err, MSG_UNSUPPORTED,
+                       "open: layout '%s' needs MongoDB 4.4 or newer (MongoDB at %s)", layout->name,
+                       s->store->hosts);
   int rc = msg_mongo_queue_of(s->store, queue, layout, &s->queue, err);
   if (rc != MSG_OK)
     return rc;

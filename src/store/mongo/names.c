@@ -10,8 +10,8 @@
 static const char *const SUFFIXES[] = {"_lck", "_participants", "_keys", "_listeners", "_delayed"};
 enum { SUFFIX_COUNT = sizeof SUFFIXES / sizeof SUFFIXES[0] };
 
-/* The length of s without a suffix that only our own collections have, or a lane's; its whole length
- * if none. */
+/* The length of s without a suffix that only our own collections have, or a lane's; its whole
+ * length if none. */
 static size_t stem_length(const char *s) {
   const char *lane = strstr(s, "_dm_");
   size_t n = strlen(s);

@@ -23,8 +23,8 @@ typedef struct msg_mongo_names {
 } msg_mongo_names;
 
 /** Names for a queue ("msg" or NULL: the default).
- *  Errors: MSG_INVALID too long, or it ends like a collection of another queue ("_lck", ...), or has a
- *  lane's "_dm_" in it. */
+ *  Errors: MSG_INVALID too long, or it ends like a collection of another queue ("_lck", ...),
+ *  or has a lane's "_dm_" in it. */
 int msg_mongo_names_of(const char *queue, msg_mongo_names *out, msg_err *err);
 
 /** Is it a collection of messages, of participants or another one of a queue's? Its queue goes to

@@ -14,8 +14,8 @@ typedef struct msg_mongo_pipe {
   bool locks;
 } msg_mongo_pipe;
 
-/** What matches at each of the places, at least one. `project` may be NULL. Where there are several,
- *  "at" tells the place's number. To be run, which ends it. */
+/** What matches at each of the places, at least one. `project` may be NULL. Where there are
+ *  several, "at" tells the place's number. To be run, which ends it. */
 void msg_mongo_pipe_begin(msg_mongo_pipe *p, const msg_mongo_places *places, const bson_t *match,
                           const bson_t *project);
 /** The same of their locks. */

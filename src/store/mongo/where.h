@@ -1,5 +1,5 @@
-/* where.h - at which of a queue's places messages are, by their ids. In a queue of one place nothing
- * is asked. Private to store/mongo. */
+/* where.h - at which of a queue's places messages are, by their ids. In a queue of one place
+ * nothing is asked. Private to store/mongo. */
 #ifndef MSG_MONGO_WHERE_H
 #define MSG_MONGO_WHERE_H
 
@@ -16,8 +16,8 @@ typedef struct msg_mongo_spots {
   size_t n, cap;
 } msg_mongo_spots;
 
-/** Find all of them, and each in every lane that has it. What is nowhere is left out, but in a queue
- *  of one place. *out is the caller's (msg_mongo_spots_clear), also on failure. */
+/** Find all of them, and each in every lane that has it. What is nowhere is left out, but in a
+ *  queue of one place. *out is the caller's (msg_mongo_spots_clear), also on failure. */
 int msg_mongo_locate(const msg_mongo_session *s, msg_mongo_use *u, const msg_oid *ids, size_t n,
                      msg_mongo_spots *out, msg_err *err);
 /** The same, but who was met lately is not looked for. */
