@@ -56,6 +56,10 @@ function(msg_mongodb_properties name source)
   if(name STREQUAL mongo.outages) # minutes of waiting
     set_property(TEST ${name} APPEND PROPERTY LABELS slow)
   endif()
+  # Once in a CI run is enough: the legs on other compilers and libraries leave it out.
+  if(name MATCHES "^(contract\\.mongo_|mongo\\.(dual_|multi_|layouts|faults|races|ambiguous))")
+    set_property(TEST ${name} APPEND PROPERTY LABELS once)
+  endif()
   set_property(GLOBAL APPEND PROPERTY MSG_MONGODB_TESTS ${name})
 endfunction()
 
