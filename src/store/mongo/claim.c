@@ -21,8 +21,7 @@
 #define ROUNDS    8
 #define ROUND_MAX 5000 /* messages */
 
-/* To work at one of the spots. */
-static void go_to(msg_mongo_claiming *c, size_t spot) {
+void msg_mongo_claiming_go(msg_mongo_claiming *c, size_t spot) {
   c->s = &c->spots[spot].s;
   c->topics = c->spots[spot].topics;
   c->mortal = c->spots[spot].mortal;
@@ -32,7 +31,7 @@ static void go_to(msg_mongo_claiming *c, size_t spot) {
   msg_mongo_ids_clear(&c->locked);
 }
 
-static void claiming_clear(msg_mongo_claiming *c) {
+void msg_mongo_claiming_clear(msg_mongo_claiming *c) {
   msg_mongo_ids_clear(&c->dying);
   msg_mongo_ids_clear(&c->ids);
   msg_mongo_ids_clear(&c->locked);
@@ -62,8 +61,7 @@ static int add_spot(msg_mongo_session *at, msg_mongo_use *u, void *arg, msg_err 
   return rc;
 }
 
-/* The topics' places, and the node's lane: somebody may have an exclusive message there for it. */
-static int find_spots(msg_mongo_session *s, msg_mongo_claiming *c, msg_err *err) {
+int msg_mongo_claiming_find(msg_mongo_session *s, msg_mongo_claiming *c, msg_err *err) {
   msg_mongo_places places = {0};
   int rc = msg_mongo_places_of(s, c->u, c->claim->pattern, c->actor->node, &places, err);
   if (rc == MSG_OK && !(c->spots = msg_zalloc((places.n + 1) * sizeof *c->spots)))
@@ -141,7 +139,7 @@ static int add_picked(msg_mongo_claiming *c, const msg_mongo_candidate *x, size_
 /* What may be had, over all spots: c->picked. What has died is buried on the way. */
 static int pick_at(msg_mongo_claiming *c, size_t spot, size_t count, bool *tried, msg_err *err) {
   c->spots[spot].mortal = false;
-  go_to(c, spot);
+  msg_mongo_claiming_go(c, spot);
   int rc = msg_mongo_find_free(c, count, err);
   c->spots[spot].mortal = c->mortal;
   *tried = *tried || (rc == MSG_OK && (c->ids.n || c->dying.n));
@@ -172,7 +170,7 @@ static int pick(msg_mongo_claiming *c, size_t count, bool *tried, msg_err *err) 
 static int win_at(msg_mongo_claiming *c, size_t spot, msg_err *err) {
   size_t before = c->got.n;
   int rc = MSG_OK;
-  go_to(c, spot);
+  msg_mongo_claiming_go(c, spot);
   for (size_t i = 0; rc == MSG_OK && i < c->picked_count; i++)
     if (c->picked[i].spot == spot && msg_mongo_ids_add(&c->ids, &c->picked[i].id) != MSG_OK)
       return msg_err_nomem(err);
@@ -218,7 +216,7 @@ static int look_closer_at(msg_mongo_claiming *c, bool *more, msg_err *err) {
 static int look_closer(msg_mongo_claiming *c, bool *more, msg_err *err) {
   int rc = MSG_OK;
   for (size_t i = 0; rc == MSG_OK && i < c->spot_count; i++) {
-    go_to(c, i);
+    msg_mongo_claiming_go(c, i);
     rc = look_closer_at(c, more, err);
   }
   return rc;
@@ -256,7 +254,7 @@ static int play(msg_mongo_claiming *c, msg_list *out, msg_err *err) {
 static int ready(msg_mongo_claiming *c, msg_err *err) {
   int rc = MSG_OK;
   for (size_t i = 0; rc == MSG_OK && i < c->spot_count; i++) {
-    go_to(c, i);
+    msg_mongo_claiming_go(c, i);
     rc = msg_mongo_indexes(c->s, c->u, err);
     if (rc == MSG_OK)
       rc = msg_mongo_sweep(c->s, c->u, c->actor->settings->max_attempts, false, NULL, err);
@@ -298,7 +296,7 @@ static int take_offered(msg_mongo_session *s, msg_mongo_claiming *c, bool *known
 static int win_offered(msg_mongo_claiming *c, msg_list *out, msg_err *err) {
   int rc = MSG_OK;
   for (size_t i = 0; rc == MSG_OK && i < c->spot_count; i++) {
-    go_to(c, i);
+    msg_mongo_claiming_go(c, i);
     rc = msg_mongo_indexes(c->s, c->u, err);
     c->now_ms = msg_mongo_now_ms(c->s->store);
     if (rc == MSG_OK)
@@ -308,24 +306,23 @@ static int win_offered(msg_mongo_claiming *c, msg_list *out, msg_err *err) {
 }
 
 static int claim_with(msg_mongo_session *s, msg_mongo_claiming *c, msg_list *out, msg_err *err) {
-  claiming_clear(c);
+  msg_mongo_claiming_clear(c);
   if (c->claim->offered_count && !msg_mongo_undone_any(s->store)) {
     bool known = false;
     int rc = take_offered(s, c, &known, err);
     if (rc != MSG_OK || known)
       return rc == MSG_OK ? win_offered(c, out, err) : rc;
-    claiming_clear(c);
+    msg_mongo_claiming_clear(c);
   }
   int rc = msg_mongo_apart_sweep(s, c->u, err);
   if (rc == MSG_OK)
-    rc = find_spots(s, c, err);
+    rc = msg_mongo_claiming_find(s, c, err);
   if (rc == MSG_OK)
     rc = ready(c, err);
   return rc == MSG_OK && c->spot_count ? play(c, out, err) : rc;
 }
 
-/* Of the spot that failed. */
-static bool lost_indexes(const msg_mongo_claiming *c, const msg_err *err) {
+bool msg_mongo_claiming_lost(const msg_mongo_claiming *c, const msg_err *err) {
   return c->spot_count && msg_mongo_lost_indexes(c->s, err);
 }
 
@@ -341,128 +338,10 @@ int msg_mongo_claim(msg_session *base, const msg_actor *actor, const msg_claim *
   if (rc != MSG_OK)
     return rc;
   rc = claim_with(s, &c, out, err);
-  if (rc != MSG_OK && lost_indexes(&c, err)) /* nothing was claimed yet */
+  if (rc != MSG_OK && msg_mongo_claiming_lost(&c, err)) /* nothing was claimed yet */
     rc = claim_with(s, &c, out, err);
-  claiming_clear(&c);
+  msg_mongo_claiming_clear(&c);
   msg_free(c.picked);
   msg_mongo_give(&u);
-  return rc;
-}
-
-/* ---- asking first ---- */
-
-static int note_any(void *arg, const bson_t *doc, msg_err *err) {
-  (void)doc;
-  (void)err;
-  *(bool *)arg = true;
-  return MSG_OK;
-}
-
-/* One row by an index of ours; by any while they are not known to be there. */
-static int any(msg_mongo_claiming *c, const bson_t *filter, const char *index, bool *out,
-               msg_err *err) {
-  bson_t *opts = BCON_NEW("limit", BCON_INT32(1), "projection", "{", "_id", BCON_INT32(1), "}");
-  if (msg_mongo_is_indexed(c->s))
-    BSON_APPEND_UTF8(opts, "hint", index);
-  int rc = msg_mongo_each(c->u, c->s->names.messages, "look for messages", filter, opts, note_any,
-                          out, err);
-  bson_destroy(opts);
-  return rc;
-}
-
-/* What a sweep would make ready. */
-static int any_due(msg_mongo_claiming *c, char *const *topics, size_t n, bool *out, msg_err *err) {
-  bson_t due = BSON_INITIALIZER;
-  msg_mongo_append_texts(&due, "topic", "$in", topics, n, false);
-  BSON_APPEND_BOOL(&due, "exclusive", true);
-  BCON_APPEND(&due, "sq.until", "{", "$lte", BCON_DATE_TIME(c->now_ms), "}", "$or", "[", "{",
-              "sq.state", "{", "$ne", BCON_UTF8("done"), "}", "}", "{", "sq.group", "{", "$exists",
-              BCON_BOOL(true), "}", "}", "]");
-  int rc = any(c, &due, "sq_due", out, err);
-  bson_destroy(&due);
-  return rc;
-}
-
-/* Heads that let go: their life is over, or a Java node took them. */
-static int any_passed(msg_mongo_claiming *c, char *const *topics, size_t n, bool *out,
-                      msg_err *err) {
-  bson_t passed = BSON_INITIALIZER;
-  msg_mongo_append_texts(&passed, "topic", "$in", topics, n, false);
-  BCON_APPEND(&passed, "sq.head", BCON_BOOL(true), "$or", "[", "{", "delete_at", "{", "$lte",
-              BCON_DATE_TIME(c->now_ms), "}", "}", "{", "sq.state", BCON_NULL, "processed_by.0",
-              "{", "$exists", BCON_BOOL(true), "}", "}", "]");
-  int rc = any(c, &passed, "sq_head", out, err);
-  bson_destroy(&passed);
-  return rc;
-}
-
-/* What old nodes wrote. */
-static int any_unnamed(msg_mongo_claiming *c, char *const *topics, size_t n, bool *out,
-                       msg_err *err) {
-  bson_t ready = BSON_INITIALIZER;
-  int rc = msg_mongo_look_unnamed(c->s, c->u, err);
-  if (rc == MSG_OK && msg_mongo_is_unnamed(c->s)) {
-    msg_mongo_append_ready(&ready, c, topics, n);
-    rc = any(c, &ready, "sq_claim", out, err);
-  }
-  bson_destroy(&ready);
-  return rc;
-}
-
-static int any_of(msg_mongo_claiming *c, char *const *topics, size_t n, bool *out, msg_err *err) {
-  bson_t ready = BSON_INITIALIZER;
-  msg_mongo_append_ready(&ready, c, topics, n);
-  int rc = any(c, &ready, "sq_claim", out, err);
-  if (rc == MSG_OK && !*out)
-    rc = any_due(c, topics, n, out, err);
-  if (rc == MSG_OK && !*out && !msg_mongo_is_unnamed(c->s))
-    rc = any_unnamed(c, topics, n, out, err);
-  if (rc == MSG_OK && !*out && msg_mongo_is_grouped(c->s))
-    rc = any_passed(c, topics, n, out, err);
-  bson_destroy(&ready);
-  return rc;
-}
-
-static int any_at(msg_mongo_claiming *c, bool *found, msg_err *err) {
-  int rc = MSG_OK;
-  for (size_t i = 0; rc == MSG_OK && !*found && i < c->topics.n; i += MSG_MONGO_TOPICS_MAX) {
-    size_t n = c->topics.n - i;
-    rc = any_of(c, c->topics.at + i, n < MSG_MONGO_TOPICS_MAX ? n : MSG_MONGO_TOPICS_MAX, found,
-                err);
-  }
-  return rc;
-}
-
-static int any_of_all(msg_mongo_claiming *c, bool *found, msg_err *err) {
-  int rc = MSG_OK;
-  for (size_t i = 0; rc == MSG_OK && !*found && i < c->spot_count; i++) {
-    go_to(c, i);
-    rc = any_at(c, found, err);
-  }
-  return rc;
-}
-
-int msg_mongo_claimable(msg_session *base, const msg_actor *actor, const msg_claim *claim,
-                        bool *out, msg_err *err) {
-  msg_mongo_session *s = (msg_mongo_session *)base;
-  msg_mongo_use u;
-  msg_mongo_claiming c = {.u = &u, .actor = actor, .claim = claim};
-  msg_err own = MSG_ERR_INIT;
-  bool found = false;
-  err = err ? err : &own;
-  msg_mongo_interest_claim(s, claim->pattern);
-  int rc = msg_mongo_take_bounded(s, "look for messages", &u, err);
-  if (rc != MSG_OK)
-    return rc;
-  c.now_ms = msg_mongo_now_ms(s->store);
-  rc = find_spots(s, &c, err);
-  if (rc == MSG_OK)
-    rc = any_of_all(&c, &found, err);
-  if (rc != MSG_OK && lost_indexes(&c, err))
-    rc = any_of_all(&c, &found, err);
-  claiming_clear(&c);
-  msg_mongo_give(&u);
-  if (rc == MSG_OK)
-    *out = found;
   return rc;
 }

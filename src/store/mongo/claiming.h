@@ -41,6 +41,19 @@ typedef struct msg_mongo_claiming {
   char token[MSG_OID_HEX + 1];
 } msg_mongo_claiming;
 
+/* ---- claim.c ---- */
+
+/** Find where: the topics' places, and the node's lane, in which somebody may have put an exclusive
+ *  message for it. */
+int msg_mongo_claiming_find(msg_mongo_session *s, msg_mongo_claiming *c, msg_err *err);
+/** To work at one of the spots. */
+void msg_mongo_claiming_go(msg_mongo_claiming *c, size_t spot);
+/** The spot that failed has lost its indexes: try again. */
+bool msg_mongo_claiming_lost(const msg_mongo_claiming *c, const msg_err *err);
+void msg_mongo_claiming_clear(msg_mongo_claiming *c);
+
+/* ---- the steps ---- */
+
 /** What may be claimed, of these topics. */
 void msg_mongo_append_ready(bson_t *filter, const msg_mongo_claiming *c, char *const *topics,
                             size_t n);

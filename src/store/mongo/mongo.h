@@ -228,7 +228,7 @@ int msg_mongo_listens(msg_mongo_session *s, msg_mongo_use *u, const char *node,
 void msg_mongo_listens_free(msg_mongo_listen *l, size_t n);
 
 /* ---- the verbs, by file (signatures as in store.h) ----
- * put.c put   find.c find, get   claim.c claim, claimable   settle.c settle   unseen.c unseen
+ * put.c put   find.c find, get   claim.c claim   claimable.c claimable   settle.c settle   unseen.c unseen
  * seen.c seen   update.c update, remove   purge.c purge, redrive   count.c topics, queues, deadline
  * "watch": listen.c, presence.c, lanes.c, watch.c, describe.c */
 int msg_mongo_put(msg_session *, const msg_actor *, msg_put *, size_t, msg_err *);
