@@ -404,6 +404,7 @@ int msg_node_withdraw(msg_node *node, msg_call *call, msg_err *err) {
   int rc = msg_node_check(node, err);
   if (rc != MSG_OK)
     return rc;
+  msg_cursor_leaves(node->cursor);
   msg_node_count(node, MSG_STAT_STORE_CALLS, 1);
   rc = call->session->ops->presence_withdraw(call->session, node->id, false, err);
   return rc == MSG_NOTFOUND ? MSG_OK : rc;

@@ -156,6 +156,29 @@ static void an_inbox_that_overflows_loses_nothing(void **state) {
   rig_close(&r);
 }
 
+/* What the last one writes when it goes ends the watch's round: it must have been asked before. */
+static void the_last_to_withdraw_ends_the_watch(void **state) {
+  rig r;
+  peer a, b;
+  (void)state;
+  rig_open_pair(&r, RIG_PUSH, &a, "a", &b, "b");
+  rig_wait w = {.p = &b, .topic = "t", .timeout_ms = 10000};
+  rig_wait_begin(&w);
+  settle(&r);
+  put(&a, "t", "one", false);
+  rig_wait_expect(&w, "one");
+  msg_call call = {.session = a.session};
+  assert_int_equal(msg_node_withdraw(a.node, &call, NULL), MSG_OK);
+  rig_sleep(50);
+  assert_string_equal(rig_cursor(&r, NULL).state, "running"); /* b is there */
+  peer_close(&a);
+  call.session = b.session;
+  fault_store_fail(r.store, FAULT_PRESENCE_WITHDRAW, MSG_IO, 0, 1);
+  assert_int_equal(msg_node_withdraw(b.node, &call, NULL), MSG_IO);
+  rig_until_state(&r, "stopping");
+  rig_close(&r);
+}
+
 /* Idle claims are not woken for what one of them takes. */
 static void one_claim_takes_what_was_pushed(void **state) {
   rig r;
@@ -222,6 +245,7 @@ int main(void) {
       cmocka_unit_test(what_this_process_put_is_found_before_it_is_told),
       cmocka_unit_test(what_was_not_told_is_found_at_the_end),
       cmocka_unit_test(an_inbox_that_overflows_loses_nothing),
+      cmocka_unit_test(the_last_to_withdraw_ends_the_watch),
       cmocka_unit_test(one_claim_takes_what_was_pushed),
       cmocka_unit_test(an_offer_that_failed_is_looked_for),
   };
