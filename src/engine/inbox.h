@@ -7,7 +7,7 @@
 
 #include "model/message.h"
 
-#define MSG_INBOX_MAX_BYTES (4 * 1024 * 1024) /* but one message always fits */
+#define MSG_INBOX_MAX_BYTES (16 * 1024 * 1024) /* but one message always fits */
 
 /* A pushed message, shared by the inboxes it is in. */
 typedef struct msg_parcel msg_parcel;

@@ -63,7 +63,7 @@ static int mark(msg_look *l, msg_list *found, bool soon, msg_list *out, msg_err 
 
 /* --- two places to look -------------------------------------------------------------------- */
 
-#define INBOX_WINDOWS 64
+#define INBOX_WINDOWS 100
 #define INBOX_MAX     10000
 
 size_t msg_look_inbox_max(const msg_policy *policy) {

@@ -76,7 +76,8 @@ typedef struct msg_mongo_store {
   msg_mongo_queue *queues;
   msg_thread *marker; /* marker.c; NULL not started */
   msg_cond *marks_changed;
-  int64_t marks_due_ms; /* monotonic: the marker waits until then; 0 nothing new to wait for */
+  int64_t marks_due_ms;   /* monotonic: the marker waits until then; 0 for nothing */
+  int64_t marks_first_ms; /* monotonic: since when some wait for it; 0 none */
   bool marks_stop;
   struct msg_mongo_undone { /* claims rolled back, at most 4096, oldest forgotten */
     msg_oid id;
