@@ -36,6 +36,11 @@ static void move_to(msg_list *found, msg_list *out) {
 
 static int mark_found(msg_look *l, const msg_list *found, bool soon, bool *won, msg_err *err) {
   msg_session *session = l->call->session;
+  int rc = soon && session->ops->seen_later
+               ? session->ops->seen_later(session, &l->use->actor, found, won, NULL)
+               : MSG_UNSUPPORTED;
+  if (rc != MSG_UNSUPPORTED)
+    return rc == MSG_NOMEM ? msg_err_nomem(err) : rc;
   if (soon && session->ops->seen_soon)
     return MSG_STORE(l->use, session, seen_soon, &l->use->actor, found, won, err);
   return MSG_STORE(l->use, session, seen, &l->use->actor, found, won, err);

@@ -25,6 +25,7 @@ struct marking {
   bool deletes, deletes_now; /* some of them go after processing */
   bool shared;               /* another process may be this node */
   bool soon;                 /* they have just come */
+  bool idle;                 /* and nothing is to be written now */
   char token[MSG_OID_HEX + 1];
 };
 
@@ -264,6 +265,8 @@ static int run(struct marking *w, msg_err *err) {
     look_at(w, &w->list->at[i]);
   if (rc == MSG_OK && w->ids.n && w->later && leave(w))
     return MSG_OK;
+  if (rc == MSG_OK && w->idle && w->ids.n)
+    return msg_err_set(err, MSG_UNSUPPORTED, "await: the mark cannot wait");
   if (rc == MSG_OK && w->ids.n && !w->u->client)
     rc = msg_mongo_take_bounded(w->s, "await", w->u, err);
   if (rc == MSG_OK && w->ids.n && (rc = mark(w, err)) != MSG_OK)
@@ -275,11 +278,15 @@ static int run(struct marking *w, msg_err *err) {
   return rc;
 }
 
-static int seen(msg_session *base, const msg_actor *actor, const msg_list *list, bool soon,
+enum when { NOW, SOON, LATER };
+
+static int seen(msg_session *base, const msg_actor *actor, const msg_list *list, enum when when,
                 bool *won, msg_err *err) {
   msg_mongo_session *s = (msg_mongo_session *)base;
   msg_mongo_use u = {0};
-  struct marking w = {.s = s, .u = &u, .actor = actor, .list = list, .soon = soon};
+  struct marking w = {.s = s, .u = &u, .actor = actor, .list = list};
+  w.soon = when != NOW;
+  w.idle = when == LATER;
   msg_oid token = msg_oid_new();
   if (list->n == 0)
     return MSG_OK;
@@ -289,7 +296,7 @@ static int seen(msg_session *base, const msg_actor *actor, const msg_list *list,
   if (!w.mine)
     return msg_err_nomem(err);
   w.left = w.mine + list->n;
-  int rc = soon ? MSG_OK : msg_mongo_take_bounded(s, "await", &u, err);
+  int rc = w.soon ? MSG_OK : msg_mongo_take_bounded(s, "await", &u, err);
   if (rc == MSG_OK)
     rc = run(&w, err);
   msg_mongo_give(&u);
@@ -305,12 +312,17 @@ static int seen(msg_session *base, const msg_actor *actor, const msg_list *list,
 
 int msg_mongo_seen(msg_session *base, const msg_actor *actor, const msg_list *list, bool *won,
                    msg_err *err) {
-  return seen(base, actor, list, false, won, err);
+  return seen(base, actor, list, NOW, won, err);
 }
 
 int msg_mongo_seen_soon(msg_session *base, const msg_actor *actor, const msg_list *list, bool *won,
                         msg_err *err) {
-  return seen(base, actor, list, true, won, err);
+  return seen(base, actor, list, SOON, won, err);
+}
+
+int msg_mongo_seen_later(msg_session *base, const msg_actor *actor, const msg_list *list, bool *won,
+                         msg_err *err) {
+  return seen(base, actor, list, LATER, won, err);
 }
 
 int msg_mongo_seen_flush(msg_mongo_session *s, msg_err *err) {
