@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "store/mongo/query.h"
+#include "store/mongo/place.h"
 
 #define AT_ONCE    2  /* batches under way, */
 #define SECOND_MIN 32 /* the second of so many at least: a batch costs the servers as much as 30 */
@@ -153,6 +153,8 @@ static void run(struct batch *b) {
     b->u = &u;
     rc = msg_mongo_indexes(b->s, &u, &err);
     if (rc == MSG_OK)
+      rc = msg_mongo_place_admit(b->s, &u, b->at[0]->message->topic, &err);
+    if (rc == MSG_OK)
       insert(b);
   }
   if (rc != MSG_OK)
@@ -162,69 +164,69 @@ static void run(struct batch *b) {
 
 /* ---- who goes with whom ---- */
 
-static void take_batch_locked(msg_mongo_queue *q, struct batch *b) {
+static void take_batch_locked(msg_mongo_place *p, struct batch *b) {
   size_t bytes = 0;
-  while (q->first && b->n < BATCH_ROWS && (b->n == 0 || bytes + q->first->doc->len <= BATCH_SIZE)) {
-    waiting *w = q->first;
-    q->first = w->next;
+  while (p->first && b->n < BATCH_ROWS && (b->n == 0 || bytes + p->first->doc->len <= BATCH_SIZE)) {
+    waiting *w = p->first;
+    p->first = w->next;
     bytes += w->doc->len;
     b->docs[b->n] = w->doc;
     b->at[b->n++] = w;
-    q->waiting--;
+    p->waiting--;
   }
-  if (!q->first)
-    q->last = NULL;
+  if (!p->first)
+    p->last = NULL;
 }
 
-static void append_locked(msg_mongo_queue *q, waiting *w) {
-  if (q->last)
-    q->last->next = w;
+static void append_locked(msg_mongo_place *p, waiting *w) {
+  if (p->last)
+    p->last->next = w;
   else
-    q->first = w;
-  q->last = w;
-  if (++q->waiting == q->served && q->inserting)
-    msg_cond_broadcast(q->inserted); /* the leader may be gathering */
+    p->first = w;
+  p->last = w;
+  if (++p->waiting == p->served && p->inserting)
+    msg_cond_broadcast(p->inserted); /* the leader may be gathering */
 }
 
 /* A batch costs the servers much, a row in it little; those whose last batch is just done are
  * about to send again. Who sends alone waits for nobody. */
-static void gather_locked(msg_mongo_session *s, msg_mongo_queue *q) {
-  int64_t deadline_ms = q->served_at_ms + GATHER_MS;
-  while (q->waiting < q->served && msg_clock_mono_ms() < deadline_ms)
-    msg_cond_wait_until(q->inserted, s->store->mtx, deadline_ms);
+static void gather_locked(msg_mongo_session *s, msg_mongo_place *p) {
+  int64_t deadline_ms = p->served_at_ms + GATHER_MS;
+  while (p->waiting < p->served && msg_clock_mono_ms() < deadline_ms)
+    msg_cond_wait_until(p->inserted, s->store->mtx, deadline_ms);
 }
 
-static bool may_lead_locked(const msg_mongo_queue *q) {
-  return q->first && (q->inserting == 0 || (q->inserting < AT_ONCE && q->waiting >= SECOND_MIN));
+static bool may_lead_locked(const msg_mongo_place *p) {
+  return p->first && (p->inserting == 0 || (p->inserting < AT_ONCE && p->waiting >= SECOND_MIN));
 }
 
 /* Thread: holds the lock at begin and end. */
-static void lead(msg_mongo_session *s, msg_mongo_queue *q) {
+static void lead(msg_mongo_session *s, msg_mongo_place *p) {
   struct batch b = {.s = s};
-  if (q->inserting++ == 0)
-    gather_locked(s, q);
-  take_batch_locked(q, &b);
+  if (p->inserting++ == 0)
+    gather_locked(s, p);
+  take_batch_locked(p, &b);
   msg_mutex_unlock(s->store->mtx);
   run(&b);
   msg_mutex_lock(s->store->mtx);
-  q->inserting--;
-  q->served = b.n;
-  q->served_at_ms = msg_clock_mono_ms();
+  p->inserting--;
+  p->served = b.n;
+  p->served_at_ms = msg_clock_mono_ms();
   for (size_t i = 0; i < b.n; i++)
     b.at[i]->done = true;
-  msg_cond_broadcast(q->inserted);
+  msg_cond_broadcast(p->inserted);
 }
 
 int msg_mongo_combine(msg_mongo_session *s, const msg_message *m, const bson_t *doc, msg_err *err) {
-  msg_mongo_queue *q = s->queue;
+  msg_mongo_place *p = s->place;
   waiting w = {.message = m, .doc = doc};
   msg_mutex_lock(s->store->mtx);
-  append_locked(q, &w);
+  append_locked(p, &w);
   while (!w.done) {
-    if (may_lead_locked(q))
-      lead(s, q);
+    if (may_lead_locked(p))
+      lead(s, p);
     else
-      msg_cond_wait_until(q->inserted, s->store->mtx, msg_clock_mono_ms() + LOOK_MS);
+      msg_cond_wait_until(p->inserted, s->store->mtx, msg_clock_mono_ms() + LOOK_MS);
   }
   msg_mutex_unlock(s->store->mtx);
   if (w.rc != MSG_OK && err)

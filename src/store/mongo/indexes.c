@@ -4,6 +4,7 @@
 
 #include "store/mongo/document.h"
 #include "store/mongo/mongo.h"
+#include "store/mongo/place.h"
 
 #define CREATE_MS 10000
 
@@ -159,19 +160,22 @@ static int ensure(msg_mongo_session *s, msg_mongo_use *u, const char *collection
 
 bool msg_mongo_is_indexed(msg_mongo_session *s) {
   msg_mutex_lock(s->store->mtx);
-  bool is = s->queue->indexed;
+  bool is = s->place->indexed;
   msg_mutex_unlock(s->store->mtx);
   return is;
 }
 
 bool msg_mongo_lost_indexes(msg_mongo_session *s, const msg_err *err) {
   bool lost = err->rc == MSG_BACKEND && err->native == 2 && strstr(err->text, "hint");
-  if (lost) {
-    msg_mutex_lock(s->store->mtx);
-    s->queue->indexed = false;
-    msg_mutex_unlock(s->store->mtx);
-  }
+  if (lost)
+    msg_mongo_forget_indexes(s);
   return lost;
+}
+
+void msg_mongo_forget_indexes(msg_mongo_session *s) {
+  msg_mutex_lock(s->store->mtx);
+  s->place->indexed = false;
+  msg_mutex_unlock(s->store->mtx);
 }
 
 int msg_mongo_indexes(msg_mongo_session *s, msg_mongo_use *u, msg_err *err) {
@@ -184,7 +188,7 @@ int msg_mongo_indexes(msg_mongo_session *s, msg_mongo_use *u, msg_err *err) {
     rc = ensure(s, u, s->names.keys, of_keys, COUNT(of_keys), err);
   if (rc == MSG_OK) {
     msg_mutex_lock(s->store->mtx);
-    s->queue->indexed = true;
+    s->place->indexed = true;
     msg_mutex_unlock(s->store->mtx);
   }
   return rc;

@@ -1,0 +1,121 @@
+/* claimable.c - could a claim have something now? Reads only. */
+#include "base/clock.h"
+#include "store/mongo/claiming.h"
+#include "store/mongo/group.h"
+#include "store/mongo/interest.h"
+
+static int note_any(void *arg, const bson_t *doc, msg_err *err) {
+  (void)doc;
+  (void)err;
+  *(bool *)arg = true;
+  return MSG_OK;
+}
+
+/* One row by an index of ours; by any while they are not known to be there. */
+static int any(msg_mongo_claiming *c, const bson_t *filter, const char *index, bool *out,
+               msg_err *err) {
+  bson_t *opts = BCON_NEW("limit", BCON_INT32(1), "projection", "{", "_id", BCON_INT32(1), "}");
+  if (msg_mongo_is_indexed(c->s))
+    BSON_APPEND_UTF8(opts, "hint", index);
+  int rc = msg_mongo_each(c->u, c->s->names.messages, "look for messages", filter, opts, note_any,
+                          out, err);
+  bson_destroy(opts);
+  return rc;
+}
+
+/* What a sweep would make ready. */
+static int any_due(msg_mongo_claiming *c, char *const *topics, size_t n, bool *out, msg_err *err) {
+  bson_t due = BSON_INITIALIZER;
+  msg_mongo_append_texts(&due, "topic", "$in", topics, n, false);
+  BSON_APPEND_BOOL(&due, "exclusive", true);
+  BCON_APPEND(&due, "sq.until", "{", "$lte", BCON_DATE_TIME(c->now_ms), "}", "$or", "[", "{",
+              "sq.state", "{", "$ne", BCON_UTF8("done"), "}", "}", "{", "sq.group", "{", "$exists",
+              BCON_BOOL(true), "}", "}", "]");
+  int rc = any(c, &due, "sq_due", out, err);
+  bson_destroy(&due);
+  return rc;
+}
+
+/* Heads that let go: their life is over, or a Java node took them. */
+static int any_passed(msg_mongo_claiming *c, char *const *topics, size_t n, bool *out,
+                      msg_err *err) {
+  bson_t passed = BSON_INITIALIZER;
+  msg_mongo_append_texts(&passed, "topic", "$in", topics, n, false);
+  BCON_APPEND(&passed, "sq.head", BCON_BOOL(true), "$or", "[", "{", "delete_at", "{", "$lte",
+              BCON_DATE_TIME(c->now_ms), "}", "}", "{", "sq.state", BCON_NULL, "processed_by.0",
+              "{", "$exists", BCON_BOOL(true), "}", "}", "]");
+  int rc = any(c, &passed, "sq_head", out, err);
+  bson_destroy(&passed);
+  return rc;
+}
+
+/* What old nodes wrote. */
+static int any_unnamed(msg_mongo_claiming *c, char *const *topics, size_t n, bool *out,
+                       msg_err *err) {
+  bson_t ready = BSON_INITIALIZER;
+  int rc = msg_mongo_look_unnamed(c->s, c->u, err);
+  if (rc == MSG_OK && msg_mongo_is_unnamed(c->s)) {
+    msg_mongo_append_ready(&ready, c, topics, n);
+    rc = any(c, &ready, "sq_claim", out, err);
+  }
+  bson_destroy(&ready);
+  return rc;
+}
+
+static int any_of(msg_mongo_claiming *c, char *const *topics, size_t n, bool *out, msg_err *err) {
+  bson_t ready = BSON_INITIALIZER;
+  msg_mongo_append_ready(&ready, c, topics, n);
+  int rc = any(c, &ready, "sq_claim", out, err);
+  if (rc == MSG_OK && !*out)
+    rc = any_due(c, topics, n, out, err);
+  if (rc == MSG_OK && !*out && !msg_mongo_is_unnamed(c->s))
+    rc = any_unnamed(c, topics, n, out, err);
+  if (rc == MSG_OK && !*out && msg_mongo_is_grouped(c->s))
+    rc = any_passed(c, topics, n, out, err);
+  bson_destroy(&ready);
+  return rc;
+}
+
+static int any_at(msg_mongo_claiming *c, bool *found, msg_err *err) {
+  int rc = MSG_OK;
+  for (size_t i = 0; rc == MSG_OK && !*found && i < c->topics.n; i += MSG_MONGO_TOPICS_MAX) {
+    size_t n = c->topics.n - i;
+    rc = any_of(c, c->topics.at + i, n < MSG_MONGO_TOPICS_MAX ? n : MSG_MONGO_TOPICS_MAX, found,
+                err);
+  }
+  return rc;
+}
+
+static int any_of_all(msg_mongo_claiming *c, bool *found, msg_err *err) {
+  int rc = MSG_OK;
+  for (size_t i = 0; rc == MSG_OK && !*found && i < c->spot_count; i++) {
+    msg_mongo_claiming_go(c, i);
+    rc = any_at(c, found, err);
+  }
+  return rc;
+}
+
+int msg_mongo_claimable(msg_session *base, const msg_actor *actor, const msg_claim *claim,
+                        bool *out, msg_err *err) {
+  msg_mongo_session *s = (msg_mongo_session *)base;
+  msg_mongo_use u;
+  msg_mongo_claiming c = {.u = &u, .actor = actor, .claim = claim};
+  msg_err own = MSG_ERR_INIT;
+  bool found = false;
+  err = err ? err : &own;
+  msg_mongo_interest_claim(s, claim->pattern);
+  int rc = msg_mongo_take_bounded(s, "look for messages", &u, err);
+  if (rc != MSG_OK)
+    return rc;
+  c.now_ms = msg_mongo_now_ms(s->store);
+  rc = msg_mongo_claiming_find(s, &c, err);
+  if (rc == MSG_OK)
+    rc = any_of_all(&c, &found, err);
+  if (rc != MSG_OK && msg_mongo_claiming_lost(&c, err))
+    rc = any_of_all(&c, &found, err);
+  msg_mongo_claiming_clear(&c);
+  msg_mongo_give(&u);
+  if (rc == MSG_OK)
+    *out = found;
+  return rc;
+}
