@@ -46,7 +46,7 @@ static size_t at_most(int64_t wanted, int64_t limit) {
 
 /* Up to `n` rows, waiting for the first. */
 static int await_rows(msg_receive_table *t, msg_receive_run *r, size_t n, int64_t timeout_ms,
-                      msg_err *err) {
+                      bool goes_on, msg_err *err) {
   const char *pattern, *node;
   msg_opened *o;
   msg_call call;
@@ -56,9 +56,10 @@ static int await_rows(msg_receive_table *t, msg_receive_run *r, size_t n, int64_
   if (rc == MSG_OK)
     rc =
         msg_table_call(&t->table, node, timeout_ms ? MSG_CALL_WAIT : MSG_CALL_LOOK, &o, &call, err);
-  return rc == MSG_OK
-             ? msg_connection_await(t->table.c, o, &call, pattern, timeout_ms, n, &r->rows, err)
-             : rc;
+  if (rc != MSG_OK)
+    return rc;
+  call.goes_on = goes_on;
+  return msg_connection_await(t->table.c, o, &call, pattern, timeout_ms, n, &r->rows, err);
 }
 
 /* What the node's settings say where the arguments do not. */
@@ -90,14 +91,14 @@ static int await_start(msg_receive_table *t, msg_receive_run *r, msg_err *err) {
   if (rc != MSG_OK || r->limit == 0)
     return rc;
   if (r->limit > 0)
-    return await_rows(t, r, at_most(max, r->limit), timeout_ms, err);
-  rc = await_rows(t, r, 1, timeout_ms, err);
+    return await_rows(t, r, at_most(max, r->limit), timeout_ms, false, err);
+  rc = await_rows(t, r, 1, timeout_ms, false, err);
   r->left = rc == MSG_OK ? (size_t)max - r->rows.n : 0;
   return rc;
 }
 
 static int await_more(msg_receive_table *t, msg_receive_run *r, msg_err *err) {
-  return await_rows(t, r, 1, 0, err);
+  return await_rows(t, r, 1, 0, true, err);
 }
 
 const msg_receive_form msg_receive_await = {

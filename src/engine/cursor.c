@@ -345,6 +345,14 @@ void msg_cursor_attach(msg_cursor *c, int n) {
   msg_mutex_unlock(c->mtx);
 }
 
+void msg_cursor_leaves(msg_cursor *c) {
+  msg_mutex_lock(c->mtx);
+  bool last = c->tends && c->attached == 1;
+  msg_mutex_unlock(c->mtx);
+  if (last)
+    msg_cursor_request_stop(c);
+}
+
 void msg_cursor_detach(msg_cursor *c, int n) {
   if (n == 0)
     return;

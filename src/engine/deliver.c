@@ -5,8 +5,8 @@
 #include "base/clock.h"
 #include "engine/offer.h"
 
-/* Inboxes hold no more, however large the window is. */
-#define INBOX_MAX 1024
+/* So long after the last look, what comes is kept for the next. */
+#define KEPT_MS 5000
 
 typedef struct delivery {
   msg_parcel *parcel;
@@ -37,13 +37,17 @@ static enum whose whose_locked(const msg_node *node, const msg_message *m, int64
   return whose;
 }
 
+static bool looks_locked(const msg_node *node) {
+  return node->looks > 0 ||
+         (node->looked_ms != 0 && msg_clock_mono_ms() - node->looked_ms < KEPT_MS);
+}
+
 static void deliver_to(msg_node *node, void *arg) {
   const delivery *d = arg;
   msg_mutex_lock(node->mtx);
   enum whose whose = whose_locked(node, msg_parcel_message(d->parcel), d->told_ms);
-  int64_t window = node->policy->settings.window_size;
-  if (whose == OURS && node->looks > 0)
-    msg_inbox_push(&node->inbox, d->parcel, window < INBOX_MAX ? (size_t)window : INBOX_MAX);
+  if (whose == OURS && looks_locked(node))
+    msg_inbox_push(&node->inbox, d->parcel, msg_look_inbox_max(node->policy));
   else if (whose != OTHERS)
     msg_inbox_lose(&node->inbox);
   msg_mutex_unlock(node->mtx);

@@ -6,6 +6,9 @@
 #include "base/clock.h"
 #include "base/mem.h"
 
+/* How long what came is taken to be still there. */
+#define SOON_MS 5000
+
 struct msg_parcel {
   msg_message message; /* immutable */
   size_t bytes;
@@ -77,31 +80,44 @@ void msg_inbox_lose(msg_inbox *b) {
   b->rung = true;
 }
 
-bool msg_inbox_push(msg_inbox *b, msg_parcel *parcel, size_t max) {
+static bool is_one_of(const msg_oid *ids, size_t n, const msg_oid *id) {
+  size_t i = 0;
+  while (i < n && msg_oid_cmp(&ids[i], id) != 0)
+    i++;
+  return i < n;
+}
+
+/* Another thread has it, or has had it since a look began that may give it. */
+static bool is_gone(const msg_inbox *b, const msg_oid *id) {
+  return is_one_of(b->taking, b->taking_count + b->taken_count, id);
+}
+
+static bool put(msg_inbox *b, msg_parcel *parcel, size_t max, bool found) {
+  size_t i = b->n;
+  int order = 1;
+  while (i > 0 && (order = msg_message_cmp(&b->at[i - 1].parcel->message, &parcel->message)) > 0)
+    i--;
+  if (order == 0 || is_gone(b, &parcel->message.id))
+    return true;
   bool fits = b->n < max && (b->n == 0 || b->bytes + parcel->bytes <= MSG_INBOX_MAX_BYTES) &&
               msg_grow(&b->at, &b->cap, b->n + 1, sizeof *b->at) == MSG_OK;
   if (!fits) {
     msg_inbox_lose(b);
     return false;
   }
-  size_t i = b->n++;
-  for (; i > 0 && msg_message_cmp(&b->at[i - 1].parcel->message, &parcel->message) > 0; i--)
-    b->at[i] = b->at[i - 1];
+  memmove(&b->at[i + 1], &b->at[i], (b->n++ - i) * sizeof *b->at);
   msg_parcel_ref(parcel);
-  b->at[i] = (struct msg_inbox_item){parcel, ++b->pushes};
+  b->at[i] = (struct msg_inbox_item){parcel, ++b->pushes, msg_clock_mono_ms(), found};
   b->bytes += parcel->bytes;
   b->rung = true;
   return true;
 }
 
-/* --- taking -------------------------------------------------------------------------------- */
-
-static bool is_taking(const msg_inbox *b, const msg_oid *id) {
-  size_t i = 0;
-  while (i < b->taking_count && msg_oid_cmp(&b->taking[i], id) != 0)
-    i++;
-  return i < b->taking_count;
+bool msg_inbox_push(msg_inbox *b, msg_parcel *parcel, size_t max) {
+  return put(b, parcel, max, false);
 }
+
+/* --- taking -------------------------------------------------------------------------------- */
 
 /* Nobody else has it, or there is one copy more. */
 static int take_out(msg_parcel *p, msg_message *to) {
@@ -112,14 +128,25 @@ static int take_out(msg_parcel *p, msg_message *to) {
   return MSG_OK;
 }
 
-/* It was told by itself after the last look at the store that found something: not by both. */
-static bool is_new(const msg_inbox *b, const msg_parcel *p) {
-  return b->scanned_ms == 0 || p->told_ms > b->scanned_ms;
+/* It came by one way alone: from a look, or told by itself after the last that found something. */
+static bool is_new(const msg_inbox *b, const struct msg_inbox_item *item, int64_t now_ms) {
+  bool once = item->found || b->scanned_ms == 0 || item->parcel->told_ms > b->scanned_ms;
+  return once && now_ms - item->at_ms < SOON_MS;
+}
+
+static int make_room(msg_inbox *b, size_t n) {
+  return msg_grow(&b->taking, &b->taking_cap, b->taking_count + b->taken_count + n,
+                  sizeof *b->taking);
+}
+
+static void add_taking(msg_inbox *b, const msg_oid *id) {
+  b->taking[b->taking_count + b->taken_count] = b->taking[b->taking_count];
+  b->taking[b->taking_count++] = *id;
 }
 
 /* Room for what is taken comes first, so that nothing is lost on the way. */
 static int take_one(msg_inbox *b, const struct msg_inbox_item *item, msg_list *out) {
-  if (msg_grow(&b->taking, &b->taking_cap, b->taking_count + 1, sizeof *b->taking) != MSG_OK)
+  if (make_room(b, 1) != MSG_OK)
     return MSG_NOMEM;
   msg_message *to = msg_list_add(out);
   if (!to)
@@ -128,7 +155,7 @@ static int take_one(msg_inbox *b, const struct msg_inbox_item *item, msg_list *o
     out->n--;
     return MSG_NOMEM;
   }
-  b->taking[b->taking_count++] = to->id;
+  add_taking(b, &to->id);
   return MSG_OK;
 }
 
@@ -139,13 +166,14 @@ int msg_inbox_take(msg_inbox *b, msg_inbox_fn wants, const void *arg, size_t max
   *soon = true;
   if (b->n == 0)
     return MSG_OK;
+  int64_t now_ms = msg_clock_mono_ms();
   for (; i < b->n && out->n < max && rc == MSG_OK; i++) {
     struct msg_inbox_item item = b->at[i];
     if (item.number <= since || !wants(arg, &item.parcel->message)) {
       b->at[kept++] = item;
       continue;
     }
-    *soon = *soon && is_new(b, item.parcel);
+    *soon = *soon && is_new(b, &item, now_ms);
     rc = take_one(b, &item, out);
     b->bytes -= item.parcel->bytes;
     msg_parcel_unref(item.parcel);
@@ -160,14 +188,38 @@ int msg_inbox_take(msg_inbox *b, msg_inbox_fn wants, const void *arg, size_t max
   return rc;
 }
 
+int msg_inbox_taking(msg_inbox *b, const msg_list *list) {
+  if (make_room(b, list->n) != MSG_OK)
+    return MSG_NOMEM;
+  for (size_t i = 0; i < list->n; i++)
+    add_taking(b, &list->at[i].id);
+  return MSG_OK;
+}
+
 void msg_inbox_took(msg_inbox *b, const msg_oid *ids, size_t n) {
   for (size_t i = 0; i < n; i++) {
     size_t k = 0;
     while (k < b->taking_count && msg_oid_cmp(&b->taking[k], &ids[i]) != 0)
       k++;
-    if (k < b->taking_count)
-      b->taking[k] = b->taking[--b->taking_count];
+    if (k == b->taking_count)
+      continue;
+    b->taking[k] = b->taking[--b->taking_count];
+    b->taking[b->taking_count] = ids[i];
+    b->taken_count += b->looking; /* else there are none */
   }
+}
+
+/* --- looks at the store -------------------------------------------------------------------- */
+
+bool msg_inbox_look(msg_inbox *b) {
+  bool first = !b->looking;
+  b->looking = true;
+  return first;
+}
+
+void msg_inbox_look_end(msg_inbox *b) {
+  b->looking = false;
+  b->taken_count = 0;
 }
 
 static bool has(const msg_list *list, const msg_oid *id) {
@@ -177,21 +229,40 @@ static bool has(const msg_list *list, const msg_oid *id) {
   return i < list->n;
 }
 
-void msg_inbox_scanned(msg_inbox *b, msg_list *found) {
+/* Those that nobody else has. */
+static void keep_free(msg_inbox *b, msg_list *found) {
   size_t n = 0;
+  for (size_t i = 0; i < found->n; i++) {
+    if (is_gone(b, &found->at[i].id))
+      msg_message_clear(&found->at[i]);
+    else
+      found->at[n++] = found->at[i];
+  }
+  found->n = n;
+}
+
+void msg_inbox_looked(msg_inbox *b, msg_list *found) {
+  keep_free(b, found);
   if (found->n == 0)
     return;
   b->scanned_ms = msg_clock_mono_ms();
   for (size_t i = b->n; i > 0; i--)
     if (has(found, &b->at[i - 1].parcel->message.id))
       drop_at(b, i - 1);
-  for (size_t i = 0; i < found->n; i++) {
-    if (is_taking(b, &found->at[i].id))
+}
+
+void msg_inbox_keep(msg_inbox *b, msg_list *found, size_t from, size_t max) {
+  bool all = true;
+  for (size_t i = from; i < found->n; i++) {
+    msg_parcel *p = all ? msg_parcel_new(&found->at[i], 0) : NULL;
+    if (!p)
       msg_message_clear(&found->at[i]);
-    else
-      found->at[n++] = found->at[i];
+    all = p && put(b, p, max, true);
+    msg_parcel_unref(p);
   }
-  found->n = n;
+  found->n = from < found->n ? from : found->n;
+  if (!all)
+    msg_inbox_lose(b);
 }
 
 void msg_inbox_clear(msg_inbox *b) {

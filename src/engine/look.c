@@ -36,6 +36,11 @@ static void move_to(msg_list *found, msg_list *out) {
 
 static int mark_found(msg_look *l, const msg_list *found, bool soon, bool *won, msg_err *err) {
   msg_session *session = l->call->session;
+  int rc = soon && session->ops->seen_later
+               ? session->ops->seen_later(session, &l->use->actor, found, won, NULL)
+               : MSG_UNSUPPORTED;
+  if (rc != MSG_UNSUPPORTED)
+    return rc == MSG_NOMEM ? msg_err_nomem(err) : rc;
   if (soon && session->ops->seen_soon)
     return MSG_STORE(l->use, session, seen_soon, &l->use->actor, found, won, err);
   return MSG_STORE(l->use, session, seen, &l->use->actor, found, won, err);
@@ -63,6 +68,14 @@ static int mark(msg_look *l, msg_list *found, bool soon, msg_list *out, msg_err 
 
 /* --- two places to look -------------------------------------------------------------------- */
 
+#define INBOX_WINDOWS 100
+#define INBOX_MAX     10000
+
+size_t msg_look_inbox_max(const msg_policy *policy) {
+  int64_t window = policy->settings.window_size;
+  return window < INBOX_MAX / INBOX_WINDOWS ? (size_t)window * INBOX_WINDOWS : INBOX_MAX;
+}
+
 /* A look that begins now. Its epoch stays the same while every message that comes is pushed to the
  * inbox, and none is lost; 0: they are not. */
 static msg_looked now_of(msg_node *node) {
@@ -89,33 +102,75 @@ void msg_look_news(msg_look *l) {
 void msg_look_end(msg_look *l) {
   msg_node *node = l->use->node;
   msg_mutex_lock(node->mtx);
-  if (--node->looks == 0 && node->inbox.n > 0)
-    msg_inbox_lose(&node->inbox);
+  node->looks--;
+  node->looked_ms = msg_clock_mono_ms();
   msg_mutex_unlock(node->mtx);
 }
 
-/* What one look found, and how many there were before the others were faster. */
+/* What one look found for its caller. */
 typedef struct finding {
   msg_list found;
-  size_t n;
+  size_t n;    /* before others were faster */
+  bool shares; /* the node's threads have it together: what one does not want is the others' */
+  bool full;   /* there may be more */
 } finding;
 
-/* One find and one mark. */
-static int look_in_store(msg_look *l, const msg_unseen *query, finding *f, msg_list *out,
-                         msg_err *err) {
+/* The inbox keeps them from others until they are marked. What could not be is for a look at the
+ * store, by whoever comes first. */
+static int mark_taken(msg_look *l, finding *f, bool soon, msg_list *out, msg_err *err) {
+  msg_node *node = l->use->node;
+  size_t n = f->found.n;
+  msg_oid *ids = msg_alloc(n * sizeof *ids);
+  int rc = ids ? MSG_OK : msg_err_nomem(err);
+  for (size_t i = 0; ids && i < n; i++)
+    ids[i] = f->found.at[i].id;
+  if (rc == MSG_OK)
+    rc = mark(l, &f->found, soon, out, err);
+  msg_mutex_lock(node->mtx);
+  for (size_t i = 0; i < n; i++)
+    msg_inbox_took(&node->inbox, ids ? &ids[i] : &f->found.at[i].id, 1);
+  if (rc != MSG_OK)
+    msg_inbox_lose(&node->inbox);
+  msg_mutex_unlock(node->mtx);
+  msg_free(ids);
+  if (rc != MSG_OK)
+    msg_gate_move(node->changes);
+  return rc;
+}
+
+/* The rest goes into the inbox, for whoever comes next. Others take what is not there any more:
+ * nothing is lost to this look, unless it is to be asked again. */
+static int share_found(msg_look *l, const msg_unseen *query, finding *f, msg_err *err) {
+  msg_node *node = l->use->node;
+  msg_mutex_lock(node->mtx);
+  msg_inbox_looked(&node->inbox, &f->found);
+  msg_inbox_keep(&node->inbox, &f->found, query->max, msg_look_inbox_max(l->use->policy));
+  int rc = msg_inbox_taking(&node->inbox, &f->found);
+  msg_mutex_unlock(node->mtx);
+  f->n = f->full && f->found.n == 0 ? 1 : f->found.n;
+  return rc == MSG_OK ? MSG_OK : msg_err_nomem(err);
+}
+
+static int look_in_store(msg_look *l, const msg_unseen *query, finding *f, msg_err *err) {
   msg_node *node = l->use->node;
   msg_looked looked = now_of(node);
   msg_session *session = msg_call_looks(l->call);
-  int rc = MSG_STORE(l->use, session, unseen, &l->use->actor, query, &f->found, err);
-  f->n = f->found.n;
+  msg_unseen wide = *query;
+  if (f->shares && wide.max < (size_t)l->use->policy->settings.window_size)
+    wide.max = (size_t)l->use->policy->settings.window_size;
+  int rc = MSG_STORE(l->use, session, unseen, &l->use->actor, &wide, &f->found, err);
   if (rc != MSG_OK)
     return rc;
-  msg_mutex_lock(node->mtx);
-  msg_inbox_scanned(&node->inbox, &f->found);
-  msg_mutex_unlock(node->mtx);
-  if (f->found.n > 0)
-    rc = mark(l, &f->found, false, out, err);
-  if (rc == MSG_OK && f->n < query->max)
+  f->n = f->found.n;
+  f->full = f->n >= wide.max;
+  if (f->shares) {
+    rc = share_found(l, query, f, err);
+  } else {
+    msg_mutex_lock(node->mtx);
+    msg_inbox_looked(&node->inbox, &f->found);
+    msg_mutex_unlock(node->mtx);
+  }
+  if (rc == MSG_OK && !f->full)
     l->looked = looked;
   return rc;
 }
@@ -140,42 +195,105 @@ static bool is_meant(const void *arg, const msg_message *m) {
   return !is_one_of(q->reserved, q->reserved_count, &m->in_answer_to);
 }
 
-/* No find. What could not be marked is for a look at the store, by whoever comes first. */
-static int look_in_inbox(msg_look *l, const msg_unseen *query, finding *f, msg_list *out,
+static int look_in_inbox(msg_look *l, const msg_unseen *query, finding *f, bool *soon,
                          msg_err *err) {
   msg_node *node = l->use->node;
-  bool soon;
   msg_mutex_lock(node->mtx);
   int rc =
-      msg_inbox_take(&node->inbox, is_meant, query, query->max, l->looked.pushes, &f->found, &soon);
+      msg_inbox_take(&node->inbox, is_meant, query, query->max, l->looked.pushes, &f->found, soon);
   msg_mutex_unlock(node->mtx);
-  if (rc != MSG_OK)
-    return msg_err_nomem(err);
   f->n = f->found.n;
-  if (f->n == 0)
-    return MSG_OK;
-  msg_oid *ids = msg_alloc(f->n * sizeof *ids);
-  rc = ids ? MSG_OK : msg_err_nomem(err);
-  for (size_t i = 0; ids && i < f->n; i++)
-    ids[i] = f->found.at[i].id;
-  if (rc == MSG_OK)
-    rc = mark(l, &f->found, soon, out, err);
+  return rc == MSG_OK ? MSG_OK : msg_err_nomem(err);
+}
+
+/* --- one look ------------------------------------------------------------------------------ */
+
+/* Where the looks for a pattern are remembered; NULL: everything listened to. */
+static msg_looked *looked_locked(msg_node *node, const msg_pattern *pattern) {
+  if (!pattern)
+    return &node->looked;
+  for (size_t i = 0; i < node->listen_count; i++)
+    if (strcmp(msg_pattern_text(node->listens[i].pattern), msg_pattern_text(pattern)) == 0)
+      return &node->listens[i].looked;
+  return NULL;
+}
+
+/* Goes on where another look ended, unless this process has put something for it since. */
+static void recall(msg_look *l, const msg_unseen *query) {
+  msg_node *node = l->use->node;
   msg_mutex_lock(node->mtx);
-  msg_inbox_took(&node->inbox, ids, f->n);
-  if (rc != MSG_OK)
-    msg_inbox_lose(&node->inbox);
+  const msg_looked *at = looked_locked(node, query->pattern);
+  if (at && at->epoch != 0 && at->puts == node->puts)
+    l->looked = *at;
   msg_mutex_unlock(node->mtx);
-  msg_free(ids);
-  if (rc != MSG_OK)
+}
+
+static void remember(msg_look *l, const msg_unseen *query) {
+  msg_node *node = l->use->node;
+  msg_mutex_lock(node->mtx);
+  msg_looked *at = looked_locked(node, query->pattern);
+  if (at)
+    *at = l->looked;
+  msg_mutex_unlock(node->mtx);
+}
+
+/* One look at a time: what it finds is for all. False: another's is over now, which may do. */
+static bool begin_turn(msg_look *l) {
+  msg_node *node = l->use->node;
+  bool first;
+  msg_mutex_lock(node->mtx);
+  first = msg_inbox_look(&node->inbox);
+  while (!first && node->inbox.looking)
+    msg_cond_wait_until(node->looked_on, node->mtx, MSG_NEVER);
+  if (!first && !l->goes_on)
+    first = msg_inbox_look(&node->inbox);
+  msg_mutex_unlock(node->mtx);
+  return first;
+}
+
+static void end_turn(msg_look *l) {
+  msg_node *node = l->use->node;
+  msg_mutex_lock(node->mtx);
+  msg_inbox_look_end(&node->inbox);
+  bool more = node->inbox.n > 0;
+  msg_cond_broadcast(node->looked_on);
+  msg_mutex_unlock(node->mtx);
+  if (more)
     msg_gate_move(node->changes);
+}
+
+static int look_in_turn(msg_look *l, const msg_unseen *query, finding *f, msg_err *err) {
+  int rc = look_in_store(l, query, f, err);
+  if (rc == MSG_OK && !f->full)
+    remember(l, query);
+  end_turn(l);
   return rc;
+}
+
+/* Where it is enough to look. False: not there. */
+static bool is_in_inbox(msg_look *l, const msg_unseen *query, finding *f, bool *soon, int *rc,
+                        msg_err *err) {
+  if (l->goes_on && f->shares)
+    recall(l, query);
+  bool known = l->looked.epoch != 0 && l->looked.epoch == now_of(l->use->node).epoch;
+  if (!known && !(l->goes_on && f->shares))
+    return false;
+  *rc = look_in_inbox(l, query, f, soon, err);
+  return known || *rc != MSG_OK || f->n > 0;
 }
 
 static int look_once(msg_look *l, const msg_unseen *query, size_t *found_n, msg_list *out,
                      msg_err *err) {
-  finding f = {.found = MSG_LIST_INIT};
-  bool inbox = l->looked.epoch != 0 && l->looked.epoch == now_of(l->use->node).epoch;
-  int rc = inbox ? look_in_inbox(l, query, &f, out, err) : look_in_store(l, query, &f, out, err);
+  unsigned caps = l->use->node->store->ops->caps(l->use->node->store);
+  finding f = {.found = MSG_LIST_INIT, .shares = !query->answers_to && (caps & MSG_CAP_PUSH)};
+  int rc = MSG_OK;
+  bool soon = f.shares, inbox;
+  while (!(inbox = is_in_inbox(l, query, &f, &soon, &rc, err)) && f.shares && !begin_turn(l))
+    ;
+  if (!inbox)
+    rc = f.shares ? look_in_turn(l, query, &f, err) : look_in_store(l, query, &f, err);
+  if (rc == MSG_OK && f.found.n > 0)
+    rc = inbox || f.shares ? mark_taken(l, &f, soon, out, err) : mark(l, &f.found, false, out, err);
   *found_n = f.n;
   msg_list_clear(&f.found);
   return rc;

@@ -55,6 +55,7 @@ static void free_node(msg_node *node) {
   msg_policy_free(node->policy);
   msg_gate_free(node->changes);
   msg_cond_free(node->idle);
+  msg_cond_free(node->looked_on);
   msg_mutex_free(node->mtx);
   msg_free(node->queue);
   msg_free(node->id);
@@ -73,8 +74,9 @@ static int build(msg_node *node, msg_store *store, const msg_settings *settings,
   node->queue = msg_strdup(settings->queue ? settings->queue : DEFAULT_QUEUE);
   node->mtx = msg_mutex_new();
   node->idle = msg_cond_new();
+  node->looked_on = msg_cond_new();
   node->changes = msg_gate_new();
-  if (!node->id || !node->queue || !node->mtx || !node->idle || !node->changes)
+  if (!node->id || !node->queue || !node->mtx || !node->idle || !node->looked_on || !node->changes)
     return msg_err_nomem(err);
   int rc = msg_policy_new(settings, &node->policy, err);
   if (rc != MSG_OK)
@@ -403,6 +405,7 @@ int msg_node_withdraw(msg_node *node, msg_call *call, msg_err *err) {
   int rc = msg_node_check(node, err);
   if (rc != MSG_OK)
     return rc;
+  msg_cursor_leaves(node->cursor);
   msg_node_count(node, MSG_STAT_STORE_CALLS, 1);
   rc = call->session->ops->presence_withdraw(call->session, node->id, false, err);
   return rc == MSG_NOTFOUND ? MSG_OK : rc;

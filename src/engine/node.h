@@ -28,6 +28,8 @@ typedef struct msg_call {
   /* A wait could see nothing new (the host's transaction already holds a snapshot): waiting verbs
    * with a time-out above 0 that find nothing at once return MSG_MISUSE with the cure. */
   bool blind;
+  /* An await that goes on where another ended: what is known since is enough. */
+  bool goes_on;
   /* A claim for which msg_claim.brief is enough. */
   bool brief;
   /* Probed every 75 ms or sooner while a verb waits; NULL: never. */

@@ -62,6 +62,8 @@ struct msg_node {
   msg_looked looked;    /* for everything listened to */
   msg_inbox inbox;      /* filled while somebody looks */
   int looks;
+  int64_t looked_ms;               /* monotonic: the end of the last */
+  msg_cond *looked_on;             /* a look at the store is over */
   uint64_t puts;                   /* by this process, which the node is to get */
   struct msg_bid *bids;            /* claims that wait: offer.h */
   msg_pattern *vain[MSG_VAIN_MAX]; /* claims that found nothing, oldest first */
@@ -135,6 +137,7 @@ int msg_wait_blind(const char *verb, const char *topic, msg_err *err);
 typedef struct msg_look {
   msg_use *use;
   msg_call *call;
+  bool goes_on; /* what others of the node found and left, and what was pushed, is as good */
   msg_looked looked;
 } msg_look;
 
@@ -146,6 +149,9 @@ void msg_look_news(msg_look *l);
  *  nothing is MSG_OK. */
 int msg_look_take(msg_look *l, const msg_unseen *query, msg_list *out, msg_err *err);
 void msg_look_end(msg_look *l);
+
+/** How many messages an inbox holds. */
+size_t msg_look_inbox_max(const msg_policy *policy);
 
 /** Messages from index `from` on are about to reach the caller: remember and count them. */
 void msg_look_handed(msg_node *node, const msg_list *out, size_t from, enum msg_stat stat);

@@ -62,32 +62,6 @@ void msg_node_forget(msg_node *node) {
   msg_mutex_unlock(node->mtx);
 }
 
-/* Where the looks for a pattern are remembered; NULL: everything listened to. */
-static msg_looked *looked_locked(msg_node *node, const msg_pattern *pattern) {
-  if (!pattern)
-    return &node->looked;
-  msg_listening *l = find_listen_locked(node, msg_pattern_text(pattern));
-  return l ? &l->looked : NULL;
-}
-
-static void remember_look(msg_node *node, const msg_pattern *pattern, const msg_looked *looked) {
-  msg_mutex_lock(node->mtx);
-  msg_looked *at = looked_locked(node, pattern);
-  if (at)
-    *at = *looked;
-  msg_mutex_unlock(node->mtx);
-}
-
-/* A call that waits goes on where the one before it ended, unless this process has put something
- * for it since. */
-static void recall_look(msg_node *node, const msg_pattern *pattern, msg_looked *looked) {
-  msg_mutex_lock(node->mtx);
-  const msg_looked *at = looked_locked(node, pattern);
-  if (at && at->puts == node->puts)
-    *looked = *at;
-  msg_mutex_unlock(node->mtx);
-}
-
 static bool catches_up(const msg_use *u) {
   const msg_settings *s = &u->policy->settings;
   return s->catch_up_set ? s->catch_up : !u->node->automatic;
@@ -165,18 +139,18 @@ static int await(msg_look *l, msg_wait *w, const msg_pattern *pattern, size_t ma
     rc = listen(u, l->call, msg_pattern_text(pattern), catches_up(u), err);
   if (rc == MSG_EXISTS)
     rc = MSG_OK;
-  if (w->waits)
-    recall_look(u->node, pattern, &l->looked);
+  l->goes_on = w->waits || l->call->goes_on;
   while (rc == MSG_OK) {
     msg_wait_mark(w);
-    if (w->last) /* whatever was told */
+    if (w->last) { /* whatever was told */
+      l->goes_on = false;
       l->looked.epoch = 0;
+    }
     rc = look_for_await(l, pattern, max, out, err);
     if (rc != MSG_OK || out->n > before)
       break;
     rc = msg_wait_again(w, err);
   }
-  remember_look(u->node, pattern, &l->looked);
   if (rc == MSG_OK)
     msg_look_handed(u->node, out, before, MSG_STAT_AWAITED);
   return rc;

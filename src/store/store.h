@@ -100,10 +100,13 @@ struct msg_store_ops {
   /** Mark what `unseen` gave, atomically. won[i]: this call marked it (false: another thread of the
    *  same node was faster, or it is gone or expired meanwhile: do not hand it out). */
   int (*seen)(msg_session *, const msg_actor *, const msg_list *, bool *won, msg_err *);
-  /** The same for what was pushed during the call and never given by `unseen`: it is taken for
-   *  granted that it is still there, and the mark may become durable later. Stores with
-   *  MSG_CAP_PUSH; NULL: as `seen`. */
+  /** The same for what came lately, pushed or given by `unseen`, and was handed to nobody of this
+   *  process: it is taken for granted that it is still there, and the mark may become durable later.
+   *  Stores with MSG_CAP_PUSH; NULL: as `seen`. */
   int (*seen_soon)(msg_session *, const msg_actor *, const msg_list *, bool *won, msg_err *);
+  /** The same without I/O, where the marks of all can be written later, together with others'.
+   *  Errors: MSG_UNSUPPORTED: nothing is done, seen_soon does it. NULL: never. */
+  int (*seen_later)(msg_session *, const msg_actor *, const msg_list *, bool *won, msg_err *);
 
   /** Lease up to count ready messages in delivery order; appends them with owner, token, attempts,
    *  since, until. One winner each. None ready: MSG_OK with nothing appended. Those over

@@ -63,8 +63,8 @@ static void an_await_that_waits_needs_no_look(void **state) {
   rig_close(&r);
 }
 
-/* What came between two calls is for a look: it may be old by then. */
-static void what_came_between_two_calls_is_looked_for(void **state) {
+/* What comes while the node's threads are at work with another is there for the next call. */
+static void what_came_between_two_calls_needs_no_look(void **state) {
   rig r;
   peer a, b;
   msg_list list = MSG_LIST_INIT;
@@ -75,10 +75,34 @@ static void what_came_between_two_calls_is_looked_for(void **state) {
   settle(&r);
   put(&a, "t", "one", false);
   rig_wait_expect(&w, "one");
+  long unseen = calls(&r, FAULT_UNSEEN);
   put(&a, "t", "two", false);
   rig_sleep(50);
   assert_int_equal(peer_await(&b, "t", 10000, 1, &list), MSG_OK);
   assert_int_equal(list.n, 1);
+  assert_int_equal(calls(&r, FAULT_UNSEEN), unseen);
+  msg_list_clear(&list);
+  rig_close(&r);
+}
+
+/* One look finds a window of them for the calls that go on. */
+static void a_backlog_needs_few_looks(void **state) {
+  enum { N = 50 };
+  rig r;
+  peer a, b;
+  msg_list list = MSG_LIST_INIT;
+  (void)state;
+  rig_open_pair(&r, RIG_PUSH, &a, "a", &b, "b");
+  assert_int_equal(peer_await(&b, "t", 0, 1, &list), MSG_TIMEOUT);
+  for (int i = 0; i < N; i++)
+    put(&a, "t", "x", false);
+  long unseen = calls(&r, FAULT_UNSEEN);
+  b.call.goes_on = true;
+  for (int i = 0; i < N; i++)
+    assert_int_equal(peer_await(&b, "t", 0, 1, &list), MSG_OK);
+  assert_int_equal(list.n, N);
+  assert_int_equal(calls(&r, FAULT_UNSEEN), unseen + 1);
+  assert_int_equal(peer_await(&b, "t", 0, 1, &list), MSG_TIMEOUT);
   msg_list_clear(&list);
   rig_close(&r);
 }
@@ -116,9 +140,9 @@ static void what_was_not_told_is_found_at_the_end(void **state) {
   rig_close(&r);
 }
 
-/* More than the window at once: every message once. */
+/* More than it holds at once: every message once. */
 static void an_inbox_that_overflows_loses_nothing(void **state) {
-  enum { N = 50 };
+  enum { N = 200 };
   rig r;
   peer a, b;
   bool got[N] = {false};
@@ -128,7 +152,7 @@ static void an_inbox_that_overflows_loses_nothing(void **state) {
   peer_open(&r, &a, "a");
   msg_settings_init(&settings);
   settings.sender_id = msg_strdup("b");
-  settings.window_size = 3;
+  settings.window_size = 1;
   peer_open_with(&r, &b, &settings);
   msg_node_attach(b.node);
   msg_settings_clear(&settings);
@@ -153,6 +177,29 @@ static void an_inbox_that_overflows_loses_nothing(void **state) {
   }
   msg_list none = MSG_LIST_INIT;
   assert_int_equal(peer_await(&b, "t", 0, 1, &none), MSG_TIMEOUT);
+  rig_close(&r);
+}
+
+/* What the last one writes when it goes ends the watch's round: it must have been asked before. */
+static void the_last_to_withdraw_ends_the_watch(void **state) {
+  rig r;
+  peer a, b;
+  (void)state;
+  rig_open_pair(&r, RIG_PUSH, &a, "a", &b, "b");
+  rig_wait w = {.p = &b, .topic = "t", .timeout_ms = 10000};
+  rig_wait_begin(&w);
+  settle(&r);
+  put(&a, "t", "one", false);
+  rig_wait_expect(&w, "one");
+  msg_call call = {.session = a.session};
+  assert_int_equal(msg_node_withdraw(a.node, &call, NULL), MSG_OK);
+  rig_sleep(50);
+  assert_string_equal(rig_cursor(&r, NULL).state, "running"); /* b is there */
+  peer_close(&a);
+  call.session = b.session;
+  fault_store_fail(r.store, FAULT_PRESENCE_WITHDRAW, MSG_IO, 0, 1);
+  assert_int_equal(msg_node_withdraw(b.node, &call, NULL), MSG_IO);
+  rig_until_state(&r, "stopping");
   rig_close(&r);
 }
 
@@ -218,10 +265,12 @@ static void an_offer_that_failed_is_looked_for(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(an_await_that_waits_needs_no_look),
-      cmocka_unit_test(what_came_between_two_calls_is_looked_for),
+      cmocka_unit_test(what_came_between_two_calls_needs_no_look),
+      cmocka_unit_test(a_backlog_needs_few_looks),
       cmocka_unit_test(what_this_process_put_is_found_before_it_is_told),
       cmocka_unit_test(what_was_not_told_is_found_at_the_end),
       cmocka_unit_test(an_inbox_that_overflows_loses_nothing),
+      cmocka_unit_test(the_last_to_withdraw_ends_the_watch),
       cmocka_unit_test(one_claim_takes_what_was_pushed),
       cmocka_unit_test(an_offer_that_failed_is_looked_for),
   };

@@ -1,10 +1,11 @@
-"""Exclusive messages against a model, and the store's tables against each other after every step: states, owners, tokens,
-attempts; the order of claims; batches over several leases; groups; lanes; ends of leases and lives; an operator's verbs;
-transactions and savepoints undone. The seeds are fixed."""
+"""Exclusive messages against a model, and the store's tables against each other after every step: states, owners,
+tokens, attempts; the order of claims; batches over several leases; groups; lanes; ends of leases and lives; an
+operator's verbs; transactions and savepoints undone. The seeds are fixed. And verbs that the host stops."""
 import collections
 import copy
 import json
 import random
+import sqlite3
 import time
 
 import support
@@ -397,6 +398,68 @@ class Store(support.Case):
     def test_what_a_model_says(self):
         for seed in range(1, 9):
             self.run_seed(seed, 250)
+
+
+@support.local_only("it reads the tables of the local store")
+class Stopped(support.Case):
+    """A progress handler of the host's stops a verb anywhere, also behind the last step of one of its statements."""
+
+    VERBS = ("SELECT msg_enqueue('t', 1)", "SELECT msg_send('t', 1)", """SELECT msg_enqueue('t', 1, '{"group":"g"}')""",
+             "INSERT INTO msg_messages(topic, value, exclusive) VALUES ('t', 1, 1), ('t', 2, 1)",
+             "SELECT * FROM msg_claim('t', 3)", "SELECT msg_claim('t')", "SELECT msg_ack(:ids)",
+             "SELECT msg_release(:ids)", "SELECT msg_extend(:ids, 1000000)", "SELECT msg_reject(:ids, 'bad')",
+             "SELECT msg_purge('t')", "UPDATE msg_messages SET priority = 3",
+             "UPDATE msg_messages SET ttl = 1000000", "DELETE FROM msg_messages",
+             "INSERT INTO own SELECT msg_enqueue('t', 1) FROM (VALUES (1), (2))")
+
+    def stop(self, db, sql, ids, nth, ever):
+        """False: it came to its end before."""
+        calls = [0]
+
+        def handler():
+            calls[0] += 1
+            return calls[0] == nth or (ever and calls[0] > nth)
+        db.con.set_progress_handler(handler, 1)
+        try:
+            db.con.execute(sql, {"ids": ids} if ":ids" in sql else {}).fetchall()
+        except sqlite3.Error:
+            pass
+        db.con.set_progress_handler(None, 1)
+        return calls[0] >= nth
+
+    def run_verb(self, db, sql, begin):
+        nth = 1
+        while True:
+            db.one("SELECT msg_purge('*')")
+            db.enqueue("t", 1, group="g")
+            db.enqueue("t", 2, recipients=["n"])
+            for i in range(3, 6):
+                db.enqueue("t", i)
+            ids = json.dumps([m["id"] for m in db.claims("t", 2)])
+            if begin:
+                db.rows("BEGIN IMMEDIATE")
+            at = "%s, %s, stopped at step %d" % (sql, begin, nth)
+            stopped = self.stop(db, sql, ids, nth, nth % 2)
+            if not begin:
+                self.assertFalse(db.con.in_transaction, at)
+            for end in ("COMMIT" if nth % 3 else "ROLLBACK", None):
+                for what, wrong in WRONG.items():
+                    self.assertEqual(db.rows(wrong), [], "%s: %s" % (at, what))
+                if end and db.con.in_transaction:
+                    db.rows(end)
+            db.rows("DELETE FROM msg_messages")
+            if not stopped:
+                return
+            nth += 1 + nth // 8
+
+    def test_nothing_is_half_done(self):
+        db = self.db("n")
+        db.rows("PRAGMA synchronous = OFF")
+        db.rows("PRAGMA journal_mode = WAL")
+        db.rows("CREATE TABLE own(x)")
+        for begin in (False, True):
+            for sql in self.VERBS:
+                self.run_verb(db, sql, begin)
 
 
 if __name__ == "__main__":

@@ -55,7 +55,7 @@ class Push(OwnServer):
         for _ in range(20):
             time.sleep(0.05)  # who answers waits again
             self.assertEqual(n.one("SELECT msg_request('ask', 'x', 10000)"), "yes")
-        self.assertLessEqual(self.calls(n) - calls, 2 * 20 + 2)  # sent, and seen
+        self.assertLessEqual(self.calls(n) - calls, 20 + 2)  # sent; the mark goes with others'
         self.assertLess(self.finds() - finds, 10)
 
     def collect(self, n, count):

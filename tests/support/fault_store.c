@@ -105,9 +105,6 @@ WRAP(unlisten, FAULT_UNLISTEN,
 WRAP(unseen, FAULT_UNSEEN,
      (msg_session * s, const msg_actor *a, const msg_unseen *q, msg_list *out, msg_err *err), a, q,
      out, err)
-WRAP(seen_soon, FAULT_SEEN_SOON,
-     (msg_session * s, const msg_actor *a, const msg_list *list, bool *won, msg_err *err), a, list,
-     won, err)
 WRAP(claim, FAULT_CLAIM,
      (msg_session * s, const msg_actor *a, const msg_claim *q, msg_list *out, msg_err *err), a, q,
      out, err)
@@ -124,17 +121,28 @@ WRAP(presence_withdraw, FAULT_PRESENCE_WITHDRAW,
      (msg_session * s, const char *node, bool only_dead, msg_err *err), node, only_dead, err)
 WRAP(deadline, FAULT_DEADLINE, (msg_session * s, int64_t *at_ms, msg_err *err), at_ms, err)
 
-static int fault_seen(msg_session *s, const msg_actor *a, const msg_list *list, bool *won,
-                      msg_err *err) {
-  fault_store *f = ((fault_session *)s)->f;
-  int rc = planned(f, FAULT_SEEN, true, err);
+typedef int (*seen_fn)(msg_session *, const msg_actor *, const msg_list *, bool *won, msg_err *);
+
+static int seen(fault_session *s, enum fault_verb verb, seen_fn fn, const msg_actor *a,
+                const msg_list *list, bool *won, msg_err *err) {
+  int rc = planned(s->f, verb, true, err);
   if (rc != MSG_OK)
     return rc;
-  if (!take_one(f, &f->lost_seen))
-    return INNER(s)->ops->seen(INNER(s), a, list, won, err);
+  if (!take_one(s->f, &s->f->lost_seen))
+    return fn(s->inner, a, list, won, err);
   for (size_t i = 0; i < list->n; i++)
     won[i] = false;
   return MSG_OK;
+}
+
+static int fault_seen(msg_session *s, const msg_actor *a, const msg_list *list, bool *won,
+                      msg_err *err) {
+  return seen((fault_session *)s, FAULT_SEEN, INNER(s)->ops->seen, a, list, won, err);
+}
+
+static int fault_seen_soon(msg_session *s, const msg_actor *a, const msg_list *list, bool *won,
+                           msg_err *err) {
+  return seen((fault_session *)s, FAULT_SEEN_SOON, INNER(s)->ops->seen_soon, a, list, won, err);
 }
 
 /* --- what is only passed on ---------------------------------------------------------------- */

@@ -58,11 +58,12 @@ void rig_open(rig *r, enum rig_kind kind) {
   msg_pattern_set_glob(sqlite3_strglob);
   assert_int_equal(msg_engine_start(&err), MSG_OK);
   snprintf(key, sizeof key, "fake:%d", ++number);
-  msg_store *inner = kind == RIG_FILE || kind == RIG_MEMORY
-                         ? open_local(r, key)
-                         : fake_store_new(kind == RIG_FAKE   ? MSG_CAP_WATCH
-                                          : kind == RIG_PUSH ? MSG_CAP_WATCH | MSG_CAP_PUSH
-                                                             : 0);
+  msg_store *inner =
+      kind == RIG_FILE || kind == RIG_MEMORY
+          ? open_local(r, key)
+          : fake_store_new(kind == RIG_FAKE   ? MSG_CAP_WATCH
+                           : kind == RIG_PUSH ? MSG_CAP_WATCH | MSG_CAP_PUSH | MSG_CAP_TEND
+                                              : 0);
   msg_store *store = fault_store_new(inner);
   assert_non_null(store);
   assert_int_equal(msg_registry_add(key, store, &r->store, &err), MSG_OK);

@@ -13,7 +13,7 @@ struct sqlite3;
 
 enum rig_kind {
   RIG_FAKE,     /* fake_store: the engine alone */
-  RIG_PUSH,     /* fake_store with MSG_CAP_PUSH */
+  RIG_PUSH,     /* fake_store with MSG_CAP_PUSH and MSG_CAP_TEND */
   RIG_NO_WATCH, /* fake_store without MSG_CAP_WATCH */
   RIG_FILE,     /* the local store in a file; a connection a peer */
   RIG_MEMORY    /* the local store in memory; one connection for all peers, so one thread */

@@ -100,7 +100,7 @@ static void after_a_look_what_was_not_told_by_itself_is_unsure(void **state) {
   bool soon;
   msg_message *m = msg_list_add(&found);
   m->id = push(&b, 1, 0, 10, true);
-  msg_inbox_scanned(&b, &found);
+  msg_inbox_looked(&b, &found);
   assert_int_equal(found.n, 1);
   assert_int_equal(b.n, 0); /* it is the look's */
   push(&b, 1, b.scanned_ms, 10, true);
@@ -124,11 +124,11 @@ static void what_is_being_taken_is_nobody_elses(void **state) {
   msg_oid id = push(&b, 1, 0, 10, true);
   assert_int_equal(msg_inbox_take(&b, any, NULL, 10, 0, &out, &soon), MSG_OK);
   msg_list_add(&found)->id = id;
-  msg_inbox_scanned(&b, &found);
+  msg_inbox_looked(&b, &found);
   assert_int_equal(found.n, 0);
   msg_inbox_took(&b, &id, 1);
   msg_list_add(&found)->id = id;
-  msg_inbox_scanned(&b, &found);
+  msg_inbox_looked(&b, &found);
   assert_int_equal(found.n, 1);
   msg_list_clear(&out);
   msg_list_clear(&found);

@@ -121,15 +121,15 @@ static void bind_content(struct binder *b, const msg_message *m) {
 /* ---- the insert ---- */
 
 static int step_insert(msg_local_session *s, sqlite3_stmt *stmt, const char *id, msg_err *err) {
-  int rc = sqlite3_step(stmt);
-  if (rc == SQLITE_DONE)
-    return MSG_OK;
-  if ((rc & 0xFF) == SQLITE_CONSTRAINT && strstr(sqlite3_errmsg(s->db), "msg_store_message.id"))
-    return msg_err_native(err, MSG_EXISTS, MSG_DOMAIN_SQLITE, sqlite3_extended_errcode(s->db),
+  bool row;
+  int rc = msg_local_step(s, stmt, &row, err), code = sqlite3_extended_errcode(s->db);
+  if (rc != MSG_OK && (code & 0xFF) == SQLITE_CONSTRAINT &&
+      strstr(sqlite3_errmsg(s->db), "msg_store_message.id"))
+    return msg_err_native(err, MSG_EXISTS, MSG_DOMAIN_SQLITE, code,
                           "send: a message with id %s exists already: leave the id out, or choose "
                           "another",
                           id);
-  return msg_local_fail(s, rc, "send", err);
+  return rc;
 }
 
 /* A broadcast of an earlier time than now may come behind later ones. */

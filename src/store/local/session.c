@@ -115,8 +115,20 @@ void msg_local_done(msg_local_session *s, sqlite3_stmt *stmt) {
   s->slot_busy[i] = false;
 }
 
+/* A progress handler of the host's may stop a statement behind its last instruction: SQLite reports
+ * an interrupt of what is done, and stays. Any other interrupt of a statement that runs and writes
+ * rolls the whole transaction back. */
+static bool is_done(sqlite3 *db, sqlite3_stmt *stmt, int runs_before) {
+  return !sqlite3_stmt_readonly(stmt) && sqlite3_column_count(stmt) == 0 &&
+         !sqlite3_get_autocommit(db) &&
+         sqlite3_stmt_status(stmt, SQLITE_STMTSTATUS_RUN, 0) != runs_before;
+}
+
 int msg_local_step(msg_local_session *s, sqlite3_stmt *stmt, bool *row, msg_err *err) {
+  int runs = sqlite3_stmt_status(stmt, SQLITE_STMTSTATUS_RUN, 0);
   int rc = sqlite3_step(stmt);
+  if (rc == SQLITE_INTERRUPT && is_done(s->db, stmt, runs))
+    rc = SQLITE_DONE;
   if (rc != SQLITE_ROW && rc != SQLITE_DONE)
     return msg_local_fail(s, rc, s->what, err);
   *row = rc == SQLITE_ROW;

@@ -2,6 +2,8 @@
 #include "base/patience.h"
 #include "store/local/session.h"
 
+#define UNWIND_MAX 8
+
 static int wait_slice(msg_local_session *s, msg_patience *p, msg_err *err) {
   return msg_patience_wait(p, msg_local_interrupted(s), s->what, err);
 }
@@ -49,35 +51,42 @@ static int ready_to_undo(msg_local_session *s, msg_err *err) {
   return rc;
 }
 
+/* Undoes the savepoint, if there is one; where it is the transaction, by ROLLBACK, since its RELEASE
+ * could meet the readers again. After some errors SQLite has rolled everything back already. While an
+ * interrupt is pending, or after memory ran out inside a statement of the host, no statement runs,
+ * these neither; but any such one that would write makes SQLite roll everything back, the host's
+ * transaction too, and nothing half done stays open. A progress handler of the host's stops one of
+ * them and not the next: then again. */
+static void unwind(msg_local_session *s, bool is_transaction) {
+  for (int i = 0; i < UNWIND_MAX && !sqlite3_get_autocommit(s->db); i++) {
+    msg_err e = MSG_ERR_INIT;
+    int rc = run(s, is_transaction ? SQL_ROLLBACK : SQL_ROLLBACK_TO, &e);
+    if (rc == MSG_OK && !is_transaction)
+      rc = run(s, SQL_RELEASE, &e);
+    if (rc != MSG_INTERRUPTED && rc != MSG_NOMEM)
+      return;
+    if (!sqlite3_get_autocommit(s->db))
+      run(s, SQL_BEGIN, &e);
+  }
+}
+
 /* *open stays false where SQLite refuses: a statement of the host is writing, and is the
- * transaction. SAVEPOINT takes no lock, so BUSY has no other meaning here. */
-static int savepoint(msg_local_session *s, bool *open, msg_err *err) {
+ * transaction. SAVEPOINT takes no lock, so BUSY has no other meaning here. One that was interrupted
+ * may be open. */
+static int savepoint(msg_local_session *s, bool is_transaction, bool *open, msg_err *err) {
   msg_err e;
   int rc = ready_to_undo(s, &e);
-  if (rc == MSG_OK)
+  if (rc == MSG_OK) {
     rc = run(s, "SAVEPOINT msg_write", &e);
+    if (rc == MSG_INTERRUPTED)
+      unwind(s, is_transaction);
+  }
   *open = rc == MSG_OK;
   if (rc == MSG_OK || rc == MSG_BUSY)
     return MSG_OK;
   if (err)
     *err = e;
   return rc;
-}
-
-/* Undoes the savepoint; where it is the transaction, by ROLLBACK, since its RELEASE could meet
- * the readers again. After some errors SQLite has rolled everything back already. While an
- * interrupt is pending, or after memory ran out inside a statement of the host, no statement
- * runs, these neither; but any such one that would write makes SQLite roll everything back, the
- * host's transaction too, and nothing half done stays open. */
-static void unwind(msg_local_session *s, bool is_transaction) {
-  msg_err e = MSG_ERR_INIT;
-  if (sqlite3_get_autocommit(s->db))
-    return;
-  int rc = run(s, is_transaction ? SQL_ROLLBACK : SQL_ROLLBACK_TO, &e);
-  if (rc == MSG_OK && !is_transaction)
-    rc = run(s, SQL_RELEASE, &e);
-  if ((rc == MSG_INTERRUPTED || rc == MSG_NOMEM) && !sqlite3_get_autocommit(s->db))
-    run(s, SQL_BEGIN, &e);
 }
 
 /* In autocommit RELEASE commits, and may meet readers (rollback journal): the work stays as it is
@@ -161,7 +170,7 @@ static int attempt_many(msg_local_session *s, msg_local_work work, void *arg, ms
                         msg_err *err) {
   bool open = false, missing = false;
   bool is_transaction = sqlite3_get_autocommit(s->db) != 0;
-  int rc = savepoint(s, &open, err);
+  int rc = savepoint(s, is_transaction, &open, err);
   if (rc != MSG_OK)
     return rc;
   if (!s->schema_known || sqlite3_txn_state(s->db, s->schema_raw) != SQLITE_TXN_WRITE)

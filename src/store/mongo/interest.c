@@ -187,10 +187,14 @@ struct open_cursor {
   char collection[MSG_MONGO_NAME_MAX];
 };
 
-static size_t copy_cursors(msg_mongo_tend *t, struct open_cursor *out, size_t max) {
+/* All, or that of one stream. */
+static size_t copy_cursors(msg_mongo_tend *t, const msg_mongo_stream *one, struct open_cursor *out,
+                           size_t max) {
   size_t n = 0;
   msg_mutex_lock(t->mtx);
   for (msg_mongo_stream *s = t->streams; s && n < max; s = s->next) {
+    if (one && s != one)
+      continue;
     out[n] = (struct open_cursor){.id = s->cursor_id, .server_id = s->server_id};
     memcpy(out[n++].collection, s->collection, sizeof s->collection);
   }
@@ -212,11 +216,10 @@ static void end_cursor(msg_mongo_use *u, const struct open_cursor *c) {
 #define STREAMS_MAX 16
 #define ROUND_MS    500
 
-void msg_mongo_interest_widen(msg_mongo_store *store) {
+static void end_cursors(msg_mongo_store *store, const msg_mongo_stream *one) {
   struct open_cursor open[STREAMS_MAX];
   msg_mongo_use u;
-  atomic_fetch_add(&store->tend->interest, 1);
-  size_t n = copy_cursors(store->tend, open, STREAMS_MAX);
+  size_t n = copy_cursors(store->tend, one, open, STREAMS_MAX);
   if (n == 0 || msg_mongo_take(store, "watch", &u, NULL) != MSG_OK)
     return;
   u.bounded = true; /* it only saves the rest of a round */
@@ -224,6 +227,17 @@ void msg_mongo_interest_widen(msg_mongo_store *store) {
   for (size_t i = 0; i < n; i++)
     end_cursor(&u, &open[i]);
   msg_mongo_give(&u);
+}
+
+void msg_mongo_interest_widen(msg_mongo_store *store) {
+  atomic_fetch_add(&store->tend->interest, 1);
+  end_cursors(store, NULL);
+}
+
+/* A server that has been silent would only make it longer. */
+void msg_mongo_interest_end(msg_mongo_store *store, const msg_mongo_stream *stream) {
+  if (msg_clock_mono_ms() - atomic_load(&stream->replied_ms) < 2 * ROUND_MS)
+    end_cursors(store, stream);
 }
 
 /* --- claims -------------------------------------------------------------------------------- */

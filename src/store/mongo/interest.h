@@ -12,6 +12,9 @@ uint64_t msg_mongo_interest_version(const msg_mongo_store *store);
 
 /** It has widened: streams that are open end, as if they had failed. */
 void msg_mongo_interest_widen(msg_mongo_store *store);
+/** End the stream's round now, if it is open: the next fails. Blocks: some milliseconds, as long as
+ *  a round where the server is gone. */
+void msg_mongo_interest_end(msg_mongo_store *store, const msg_mongo_stream *stream);
 /** The pattern is claimed from now on. */
 void msg_mongo_interest_claim(msg_mongo_session *s, const msg_pattern *pattern);
 /** Is anything claimed in this process? */

@@ -9,7 +9,8 @@
 #include "store/mongo/regret.h"
 
 #define BATCH        1000
-#define LINGER_MS    100    /* others may come, and answers go first */
+#define LINGER_MS    250    /* after the last that came: messages go first, */
+#define LINGERS_MS   2000   /* and after the first of them */
 #define PAUSE_MS     200    /* after a failure */
 #define LOOKS_MS     240000 /* how long a mark that was taken back may be under way */
 #define STOP_MS      3000   /* tries of the last ones */
@@ -48,7 +49,7 @@ static msg_mongo_seen_by *part_of(struct work *w, const char *node) {
 }
 
 /* The marks of one place, out of those that wait. */
-static void take_work_locked(msg_mongo_store *store, struct work *w) {
+static size_t take_work_locked(msg_mongo_store *store, struct work *w) {
   size_t n = 0;
   for (msg_mongo_place *p = store->places; p && !w->place; p = p->next) {
     for (size_t i = 0; i < p->mark_count && n < BATCH; i++) {
@@ -57,12 +58,13 @@ static void take_work_locked(msg_mongo_store *store, struct work *w) {
         continue;
       msg_mongo_seen_by *part = part_of(w, m->node);
       if (!part || msg_mongo_ids_add(&part->ids, &m->id) != MSG_OK)
-        return;
+        return n;
       w->place = p;
       m->writing = true;
       n++;
     }
   }
+  return n;
 }
 
 /* Written: they go. Not written: they wait again. */
@@ -178,16 +180,17 @@ static bool write_marks(msg_mongo_store *store, const struct work *w) {
 static void run(void *arg) {
   msg_mongo_store *store = arg;
   int failures = 0;
+  bool behind = false;
   int64_t end_ms = 0; /* of the tries, once it shall stop */
   msg_mutex_lock(store->mtx);
   for (;;) {
     struct work w = {0};
     if (store->marks_stop && !end_ms)
       end_ms = msg_clock_mono_ms() + STOP_MS;
-    bool lingers = store->marks_due_ms > msg_clock_mono_ms() && !store->marks_stop;
+    bool lingers = !behind && store->marks_due_ms > msg_clock_mono_ms() && !store->marks_stop;
     if (!lingers) {
-      store->marks_due_ms = 0;
-      take_work_locked(store, &w);
+      store->marks_due_ms = store->marks_first_ms = 0;
+      behind = take_work_locked(store, &w) == BATCH;
     }
     if (w.place) {
       msg_mutex_unlock(store->mtx);
@@ -229,6 +232,17 @@ bool msg_mongo_marker_rouse_locked(msg_mongo_store *store) {
   return ok;
 }
 
+/* The marker sleeps until the first time it was told, and looks again. */
+static void linger_locked(msg_mongo_store *store) {
+  int64_t now_ms = msg_clock_mono_ms();
+  if (store->marks_first_ms == 0) {
+    store->marks_first_ms = now_ms;
+    msg_cond_broadcast(store->marks_changed);
+  }
+  int64_t last_ms = store->marks_first_ms + LINGERS_MS;
+  store->marks_due_ms = now_ms + LINGER_MS < last_ms ? now_ms + LINGER_MS : last_ms;
+}
+
 bool msg_mongo_marks_later(msg_mongo_session *s, const char *node, const msg_mongo_ids *ids) {
   msg_mongo_place *p = s->place;
   msg_mutex_lock(s->store->mtx);
@@ -236,10 +250,8 @@ bool msg_mongo_marks_later(msg_mongo_session *s, const char *node, const msg_mon
   for (size_t i = 0; ok && i < p->mark_count; i++)
     if (strcmp(p->marks[i].node, node) == 0 && msg_mongo_ids_have(ids, &p->marks[i].id))
       p->marks[i].later = true;
-  if (ok && s->store->marks_due_ms == 0) {
-    s->store->marks_due_ms = msg_clock_mono_ms() + LINGER_MS;
-    msg_cond_broadcast(s->store->marks_changed);
-  }
+  if (ok)
+    linger_locked(s->store);
   msg_mutex_unlock(s->store->mtx);
   return ok;
 }

@@ -59,7 +59,8 @@ typedef struct msg_mongo_store {
   struct msg_mongo_met *met;      /* where.h; NULL none yet */
   msg_thread *marker;             /* marker.c; NULL not started */
   msg_cond *marks_changed;
-  int64_t marks_due_ms; /* monotonic: the marker waits until then; 0 nothing new to wait for */
+  int64_t marks_due_ms;   /* monotonic: the marker waits until then; 0 for nothing */
+  int64_t marks_first_ms; /* monotonic: since when some wait for it; 0 none */
   bool marks_stop;
   struct msg_mongo_undone { /* claims rolled back, at most 4096, oldest forgotten */
     msg_oid id;
@@ -243,6 +244,7 @@ int msg_mongo_settle(msg_session *, const msg_actor *, const msg_settle *, msg_s
 int msg_mongo_unseen(msg_session *, const msg_actor *, const msg_unseen *, msg_list *, msg_err *);
 int msg_mongo_seen(msg_session *, const msg_actor *, const msg_list *, bool *, msg_err *);
 int msg_mongo_seen_soon(msg_session *, const msg_actor *, const msg_list *, bool *, msg_err *);
+int msg_mongo_seen_later(msg_session *, const msg_actor *, const msg_list *, bool *, msg_err *);
 int msg_mongo_apply(msg_session *, const msg_actor *, msg_unit *, msg_err *);
 int msg_mongo_undo(msg_session *, const msg_actor *, msg_unit *, msg_err *);
 int msg_mongo_change(msg_session *, const msg_actor *, const msg_oid *, const msg_update *,

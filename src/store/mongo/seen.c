@@ -26,6 +26,7 @@ struct marking {
   bool deletes, deletes_now; /* some of them go after processing */
   bool shared;               /* another process may be this node */
   bool soon;                 /* they have just come */
+  bool idle;                 /* and nothing is to be written now */
   char token[MSG_OID_HEX + 1];
 };
 
@@ -273,6 +274,8 @@ static int run(struct marking *w, msg_err *err) {
     look_at(w, &w->list->at[i]);
   if (rc == MSG_OK && w->ids.n && w->later && leave(w))
     return MSG_OK;
+  if (rc == MSG_OK && w->idle && w->ids.n)
+    return msg_err_set(err, MSG_UNSUPPORTED, "await: the mark cannot wait");
   if (rc == MSG_OK && w->ids.n && !w->u->client)
     rc = msg_mongo_take_bounded(w->s, "await", w->u, err);
   if (rc == MSG_OK && w->ids.n && (rc = mark(w, err)) != MSG_OK)
@@ -284,10 +287,14 @@ static int run(struct marking *w, msg_err *err) {
   return rc;
 }
 
-static int seen_at(msg_mongo_session *s, const msg_actor *actor, const msg_list *list, bool soon,
-                   bool *won, msg_err *err) {
+enum when { NOW, SOON, LATER };
+
+static int seen_at(msg_mongo_session *s, const msg_actor *actor, const msg_list *list,
+                   enum when when, bool *won, msg_err *err) {
   msg_mongo_use u = {0};
-  struct marking w = {.s = s, .u = &u, .actor = actor, .list = list, .soon = soon};
+  struct marking w = {.s = s, .u = &u, .actor = actor, .list = list};
+  w.soon = when != NOW;
+  w.idle = when == LATER;
   msg_oid token = msg_oid_new();
   w.shared = actor->settings->sender_id != NULL;
   msg_oid_hex(&token, w.token);
@@ -295,7 +302,7 @@ static int seen_at(msg_mongo_session *s, const msg_actor *actor, const msg_list 
   if (!w.mine)
     return msg_err_nomem(err);
   w.left = w.mine + list->n;
-  int rc = soon ? MSG_OK : msg_mongo_take_bounded(s, "await", &u, err);
+  int rc = w.soon ? MSG_OK : msg_mongo_take_bounded(s, "await", &u, err);
   if (rc == MSG_OK)
     rc = run(&w, err);
   msg_mongo_give(&u);
@@ -311,7 +318,7 @@ static int seen_at(msg_mongo_session *s, const msg_actor *actor, const msg_list 
 
 /* Those of the list that are at a spot: borrowed copies. */
 static int part_seen(msg_mongo_session *s, const msg_actor *actor, const msg_list *list,
-                     const msg_mongo_spot *spot, bool soon, bool *won, msg_err *err) {
+                     const msg_mongo_spot *spot, enum when when, bool *won, msg_err *err) {
   msg_mongo_session at = msg_mongo_session_at(s, spot->place);
   msg_message *rows = msg_alloc(list->n * sizeof *rows);
   bool *theirs = msg_zalloc(list->n * sizeof *theirs);
@@ -321,7 +328,7 @@ static int part_seen(msg_mongo_session *s, const msg_actor *actor, const msg_lis
     if (msg_mongo_ids_have(&spot->ids, &list->at[i].id))
       rows[part.n++] = list->at[i];
   if (rc == MSG_OK && part.n)
-    rc = seen_at(&at, actor, &part, soon, theirs, err);
+    rc = seen_at(&at, actor, &part, when, theirs, err);
   for (size_t i = 0, k = 0; rc == MSG_OK && i < list->n; i++)
     if (msg_mongo_ids_have(&spot->ids, &list->at[i].id))
       won[i] = theirs[k++];
@@ -351,32 +358,39 @@ static int find_spots(msg_mongo_session *s, const msg_list *list, msg_mongo_spot
 }
 
 /* Copies in the lanes of others are theirs. */
-static int seen(msg_session *base, const msg_actor *actor, const msg_list *list, bool soon,
+static int seen(msg_session *base, const msg_actor *actor, const msg_list *list, enum when when,
                 bool *won, msg_err *err) {
   msg_mongo_session *s = (msg_mongo_session *)base;
   msg_mongo_spots spots = {0};
   if (list->n == 0)
     return MSG_OK;
   if (!s->queue->layout->lanes)
-    return seen_at(s, actor, list, soon, won, err);
+    return seen_at(s, actor, list, when, won, err);
+  if (when == LATER) /* one place's marks could wait, and another's not */
+    return msg_err_set(err, MSG_UNSUPPORTED, "await: the marks are in several places");
   const msg_mongo_place *lane = msg_mongo_place_lane(s, actor->node);
   memset(won, 0, list->n * sizeof *won);
   int rc = find_spots(s, list, &spots, err);
   for (size_t i = 0; rc == MSG_OK && i < spots.n; i++)
     if (spots.at[i].place->kind != MSG_MONGO_LANES || spots.at[i].place == lane)
-      rc = part_seen(s, actor, list, &spots.at[i], soon, won, err);
+      rc = part_seen(s, actor, list, &spots.at[i], when, won, err);
   msg_mongo_spots_clear(&spots);
   return rc;
 }
 
 int msg_mongo_seen(msg_session *base, const msg_actor *actor, const msg_list *list, bool *won,
                    msg_err *err) {
-  return seen(base, actor, list, false, won, err);
+  return seen(base, actor, list, NOW, won, err);
 }
 
 int msg_mongo_seen_soon(msg_session *base, const msg_actor *actor, const msg_list *list, bool *won,
                         msg_err *err) {
-  return seen(base, actor, list, true, won, err);
+  return seen(base, actor, list, SOON, won, err);
+}
+
+int msg_mongo_seen_later(msg_session *base, const msg_actor *actor, const msg_list *list, bool *won,
+                         msg_err *err) {
+  return seen(base, actor, list, LATER, won, err);
 }
 
 int msg_mongo_seen_flush(msg_mongo_session *s, msg_err *err) {

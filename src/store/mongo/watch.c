@@ -522,6 +522,8 @@ static int wait_for_events(mongo_watch *w, int64_t deadline_mono_ms, msg_err *er
       return msg_err_set(err, MSG_TIMEOUT, "watch '%s': nothing came", w->session->queue->name);
     int64_t wait_ms = round_ms(w, deadline_mono_ms);
     rc = w->streams ? follow(w, wait_ms, err) : look_at_count(w, wait_ms, err);
+    if (rc != MSG_OK && atomic_load(&w->woken)) /* which ended it */
+      return stopped(w, err);
   }
   return rc;
 }
@@ -546,6 +548,8 @@ void msg_mongo_watch_wake(msg_watch *base) {
   msg_mutex_lock(w->mtx);
   msg_cond_broadcast(w->bell);
   msg_mutex_unlock(w->mtx);
+  if (w->streams)
+    msg_mongo_interest_end(w->store, &w->stream);
 }
 
 void msg_mongo_watch_info(const msg_watch *base, msg_watch_info *out) {
