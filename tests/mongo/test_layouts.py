@@ -145,16 +145,18 @@ class Lanes(Layout):
     def test_a_drop_races_with_senders_and_nothing_is_lost(self):
         """What is sent while its lane is dropped is in the new one: no id is missing."""
         n, stop = self.node("dual", "n"), threading.Event()
-        senders = [_Sending(self, stop) for _ in "123"]
-        taken, dropped, end = set(), 0, time.time() + 6
-        while time.time() < end or not dropped:
-            taken |= self.take()
-            dropped += self.try_to_drop(n)
-        stop.set()
-        sent = {id for s in senders for id in s.join()}
+        senders, taken, dropped, end = [], set(), 0, time.time() + 6
+        try:
+            senders = [_Sending(self, stop) for _ in "123"]
+            while time.time() < end or not dropped:
+                taken |= self.take()
+                dropped += self.try_to_drop(n)
+        finally:
+            stop.set()
+            sent = {id for s in senders for id in s.join()}
         taken |= self.take()
         print("sent %d, dropped %d times, lost %d" % (len(sent), dropped, len(sent - taken)))
-        self.assertEqual(taken, sent)
+        self.assertEqual(sent - taken, set())
         self.assertEqual([c for c in self.collections() if "dropped" in c], [])
 
     def take(self):
@@ -189,18 +191,23 @@ class _Sending:
     """Sends to the lane of nobody until told to stop."""
 
     def __init__(self, case, stop):
-        self.case, self.stop, self.sent = case, stop, []
+        self.case, self.stop, self.sent, self.errors = case, stop, [], []
         self.thread = threading.Thread(target=self.run)
         self.thread.start()
 
     def run(self):
         n = self.case.node("dual")
         while not self.stop.is_set():
-            self.sent.append(n.send("t", "x", recipient="gone", timing_out=False))
+            try:
+                self.sent.append(n.send("t", "x", recipient="gone", timing_out=False))
+            except sqlite3.OperationalError as error:  # then it counts as not sent
+                self.errors.append(str(error))
             time.sleep(0.03)
+        n.close()
 
     def join(self):
         self.thread.join()
+        self.case.assertEqual([e for e in self.errors if "UNAVAILABLE" not in e], [])
         return self.sent
 
 

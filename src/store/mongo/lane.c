@@ -19,25 +19,30 @@ int msg_mongo_lane_make(msg_mongo_session *s, msg_mongo_use *u, const char *node
 
 /* ---- dropping ---- */
 
+enum { NOT_FOUND = 26, EXISTS = 48, INDEX_BUILD = 12587 };
+
 static int drop(msg_mongo_session *s, msg_mongo_use *u, const char *collection, msg_err *err) {
   mongoc_collection_t *c = msg_mongo_collection(u, collection);
   bson_error_t error;
   int rc = MSG_OK;
-  if (!mongoc_collection_drop(c, &error) && error.code != 26) /* no such collection */
+  if (!mongoc_collection_drop(c, &error) && error.code != NOT_FOUND)
     rc = msg_mongo_fail(s->store, "drop lane", &error, NULL, err);
   mongoc_collection_destroy(c);
   return rc;
 }
 
-/* *there: it was. */
+/* MSG_NOTFOUND: it was not there. MSG_BUSY: somebody is just making its indexes, to send; or another
+ * one stands aside, which is to be finished first. */
 static int rename_lane(msg_mongo_session *s, msg_mongo_use *u, const char *from, const char *to,
-                       bool *there, msg_err *err) {
+                       msg_err *err) {
   mongoc_collection_t *c = msg_mongo_collection(u, from);
   bson_error_t error;
   int rc = MSG_OK;
-  *there = mongoc_collection_rename(c, s->store->db, to, false, &error);
-  if (!*there && error.code != 26)
-    rc = msg_mongo_fail(s->store, "drop lane", &error, NULL, err);
+  if (!mongoc_collection_rename(c, s->store->db, to, false, &error))
+    rc = error.code == NOT_FOUND ? MSG_NOTFOUND
+         : error.code == EXISTS || error.code == INDEX_BUILD
+             ? MSG_BUSY
+             : msg_mongo_fail(s->store, "drop lane", &error, NULL, err);
   mongoc_collection_destroy(c);
   return rc;
 }
@@ -108,7 +113,7 @@ static int is_wanted(msg_mongo_session *s, msg_mongo_use *u, const char *lane, b
 int msg_mongo_lane_drop_empty(msg_mongo_session *s, msg_mongo_use *u, const char *lane,
                               bool *dropped, msg_err *err) {
   char aside[MSG_MONGO_NAME_MAX + sizeof ASIDE], home[MSG_MONGO_NAME_MAX];
-  bool wanted = false, there = true;
+  bool wanted = false;
   size_t n = 0, len = strlen(lane), k = strlen(ASIDE);
   bool left = len > k && strcmp(lane + len - k, ASIDE) == 0; /* by who died over it */
   snprintf(home, sizeof home, "%.*s", (int)(left ? len - k : len), lane);
@@ -117,13 +122,26 @@ int msg_mongo_lane_drop_empty(msg_mongo_session *s, msg_mongo_use *u, const char
   int rc = left ? MSG_OK : is_wanted(s, u, home, &wanted, err);
   if (rc != MSG_OK || wanted)
     return rc;
-  if (!left)
-    rc = rename_lane(s, u, home, aside, &there, err);
-  if (rc == MSG_OK && there)
-    rc = restore_all(s, u, aside, home, &n, err);
-  if (rc == MSG_OK && there)
+  int moved = left ? MSG_OK : rename_lane(s, u, home, aside, err);
+  if (moved != MSG_OK && moved != MSG_BUSY) {
+    *dropped = moved == MSG_NOTFOUND;
+    return *dropped ? MSG_OK : moved;
+  }
+  rc = restore_all(s, u, aside, home, &n, err);
+  if (rc == MSG_OK)
     rc = drop(s, u, aside, err);
-  *dropped = rc == MSG_OK && n == 0;
+  *dropped = rc == MSG_OK && moved == MSG_OK && n == 0;
+  return rc;
+}
+
+/* Whoever is just making its indexes sends to it: it stays. */
+static int drop_if_at_rest(msg_mongo_session *s, msg_mongo_use *u, const char *lane, msg_err *err) {
+  msg_err own = MSG_ERR_INIT;
+  int rc = drop(s, u, lane, &own);
+  if (rc == MSG_OK || own.native == INDEX_BUILD)
+    return MSG_OK;
+  if (err)
+    *err = own;
   return rc;
 }
 
@@ -134,7 +152,7 @@ int msg_mongo_lane_leave(msg_mongo_session *s, msg_mongo_use *u, const char *nod
   if (!s->queue->layout->lanes || (s->queue->layout->topics && !ours_alone))
     return MSG_OK; /* other queues' nodes may have that id */
   msg_mongo_at_lane(s->queue->layout, &s->queue->names, node, &at);
-  return ours_alone ? drop(s, u, at.messages, err)
+  return ours_alone ? drop_if_at_rest(s, u, at.messages, err)
                     : msg_mongo_lane_drop_empty(s, u, at.messages, &dropped, err);
 }
 
