@@ -10,6 +10,7 @@
 #define GATHER_MS  2  /* how long the senders of the last batch are waited for */
 #define BATCH_ROWS 256
 #define BATCH_SIZE (8u << 20) /* bytes */
+#define LATE_PART  5          /* so much of its time a send must have left for its batch */
 #define PAUSE_MS   50
 #define LOOK_MS    100
 
@@ -18,10 +19,12 @@ struct msg_mongo_waiting {
   struct msg_mongo_waiting *next;
   const msg_message *message;
   const bson_t *doc;
+  int64_t timeout_ms; /* the write_timeout_ms of its session */
+  int64_t until_ms;   /* monotonic: its end */
   /* guarded by the store's mtx until taken, then the inserting thread's until done */
   int rc;
   msg_err err;
-  bool done;
+  bool taken, done;
 };
 
 typedef struct msg_mongo_waiting waiting;
@@ -43,6 +46,7 @@ struct batch {
   waiting *at[BATCH_ROWS];
   const bson_t *docs[BATCH_ROWS];
   size_t n;
+  int64_t until_ms; /* monotonic: the end of the first whose time ends */
 };
 
 static void fail_all(struct batch *b, int rc, const msg_err *err) {
@@ -151,6 +155,7 @@ static void run(struct batch *b) {
   int rc = msg_mongo_take_bounded(b->s, "send", &u, &err);
   if (rc == MSG_OK) {
     b->u = &u;
+    u.until_ms = b->until_ms;
     rc = msg_mongo_indexes(b->s, &u, &err);
     if (rc == MSG_OK)
       insert(b);
@@ -162,18 +167,47 @@ static void run(struct batch *b) {
 
 /* ---- who goes with whom ---- */
 
+static waiting *take_first_locked(msg_mongo_queue *q) {
+  waiting *w = q->first;
+  q->first = w->next;
+  if (!q->first)
+    q->last = NULL;
+  q->waiting--;
+  return w;
+}
+
+/* Of one time-out each: who is in a hurry ends nobody else's time. */
 static void take_batch_locked(msg_mongo_queue *q, struct batch *b) {
   size_t bytes = 0;
-  while (q->first && b->n < BATCH_ROWS && (b->n == 0 || bytes + q->first->doc->len <= BATCH_SIZE)) {
-    waiting *w = q->first;
-    q->first = w->next;
+  while (q->first && b->n < BATCH_ROWS &&
+         (b->n == 0 || (bytes + q->first->doc->len <= BATCH_SIZE &&
+                        q->first->timeout_ms == b->at[0]->timeout_ms))) {
+    waiting *w = take_first_locked(q);
+    w->taken = true;
+    b->until_ms = w->until_ms < b->until_ms ? w->until_ms : b->until_ms;
     bytes += w->doc->len;
     b->docs[b->n] = w->doc;
     b->at[b->n++] = w;
-    q->waiting--;
   }
-  if (!q->first)
-    q->last = NULL;
+}
+
+/* Behind a batch that hangs, until too little of its time is left for another. */
+static void give_up_locked(msg_mongo_session *s, msg_mongo_queue *q, waiting *w) {
+  waiting **at = &q->first, *before = NULL;
+  while (*at != w) {
+    before = *at;
+    at = &before->next;
+  }
+  *at = w->next;
+  if (q->last == w)
+    q->last = before;
+  q->waiting--;
+  w->done = true;
+  w->rc =
+      msg_err_set(&w->err, MSG_UNAVAILABLE,
+                  "send: those before it took too much of write_timeout_ms, %lld ms (MongoDB at "
+                  "%s)",
+                  (long long)w->timeout_ms, s->store->hosts);
 }
 
 static void append_locked(msg_mongo_queue *q, waiting *w) {
@@ -194,13 +228,14 @@ static void gather_locked(msg_mongo_session *s, msg_mongo_queue *q) {
     msg_cond_wait_until(q->inserted, s->store->mtx, deadline_ms);
 }
 
-static bool may_lead_locked(const msg_mongo_queue *q) {
-  return q->first && (q->inserting == 0 || (q->inserting < AT_ONCE && q->waiting >= SECOND_MIN));
+static bool may_lead_locked(const msg_mongo_queue *q, const waiting *w) {
+  return q->first && q->first->timeout_ms == w->timeout_ms &&
+         (q->inserting == 0 || (q->inserting < AT_ONCE && q->waiting >= SECOND_MIN));
 }
 
 /* Thread: holds the lock at begin and end. */
-static void lead(msg_mongo_session *s, msg_mongo_queue *q) {
-  struct batch b = {.s = s};
+static void lead(msg_mongo_session *s, msg_mongo_queue *q, const waiting *w) {
+  struct batch b = {.s = s, .until_ms = w->until_ms};
   if (q->inserting++ == 0)
     gather_locked(s, q);
   take_batch_locked(q, &b);
@@ -217,14 +252,20 @@ static void lead(msg_mongo_session *s, msg_mongo_queue *q) {
 
 int msg_mongo_combine(msg_mongo_session *s, const msg_message *m, const bson_t *doc, msg_err *err) {
   msg_mongo_queue *q = s->queue;
-  waiting w = {.message = m, .doc = doc};
+  int64_t begin_ms = msg_clock_mono_ms(), timeout_ms = s->write_timeout_ms;
+  int64_t late_ms = begin_ms + timeout_ms - timeout_ms / LATE_PART;
+  waiting w = {
+      .message = m, .doc = doc, .timeout_ms = timeout_ms, .until_ms = begin_ms + timeout_ms};
   msg_mutex_lock(s->store->mtx);
   append_locked(q, &w);
   while (!w.done) {
-    if (may_lead_locked(q))
-      lead(s, q);
+    int64_t now_ms = msg_clock_mono_ms();
+    if (!w.taken && now_ms >= late_ms)
+      give_up_locked(s, q, &w);
+    else if (may_lead_locked(q, &w))
+      lead(s, q, &w);
     else
-      msg_cond_wait_until(q->inserted, s->store->mtx, msg_clock_mono_ms() + LOOK_MS);
+      msg_cond_wait_until(q->inserted, s->store->mtx, now_ms + LOOK_MS);
   }
   msg_mutex_unlock(s->store->mtx);
   if (w.rc != MSG_OK && err)
