@@ -38,6 +38,7 @@ typedef struct msg_mongo_queue {
   char *name; /* immutable */
   /* shared: guarded by the store's mtx */
   bool indexed;                           /* its indexes were seen or made */
+  bool building;                          /* some that were seen could not be used */
   bool grouped;                           /* a message with a group was met */
   bool unnamed;                           /* a message with `name` alone was met */
   int64_t locked_at_ms;                   /* a lock of a Java node was met, monotonic; 0 never */
@@ -203,8 +204,8 @@ msg_mongo_queue *msg_mongo_queue_of(msg_mongo_store *store, const char *name);
 int msg_mongo_indexes(msg_mongo_session *s, msg_mongo_use *u, msg_err *err);
 /** Are they known to be there? */
 bool msg_mongo_is_indexed(msg_mongo_session *s);
-/** After the error of a query that named one: were they dropped? Then they are forgotten: try
- *  again. */
+/** After the error of a query that named one: were they dropped, or are they still being built?
+ *  Then they are forgotten: try again, which makes or waits for them. */
 bool msg_mongo_lost_indexes(msg_mongo_session *s, const msg_err *err);
 
 /* ---- sweep.c ---- */
