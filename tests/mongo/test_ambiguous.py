@@ -164,6 +164,21 @@ class Ambiguous(OwnServer):
             while time.monotonic() < end:
                 self.assertIsNone(self.sender.claim("work", wait_ms=100))
 
+    def open_transactions(self):
+        return self.admin.run("admin", {"serverStatus": 1})["transactions"]["currentOpen"]
+
+    def test_a_transaction_that_stayed_open(self):
+        """Its messages are nobody's for as long as the server keeps it, a minute."""
+        n = self.hasty()
+        id = self.sender.enqueue("work", "x")
+        claimed = self.patiently(n.claim, "work")
+        self.fail_point("alwaysOn", failCommands=["commitTransaction", "abortTransaction"],
+                        closeConnection=True)
+        self.assertRaises(support.sqlite3.Error, self.acks_in_a_transaction, n, claimed)
+        until(lambda: self.open_transactions() == 0)
+        self.fail_point("off")
+        self.patiently(n.one, "SELECT msg_ack(?, ?)", id, claimed["token"])
+
 
 if __name__ == "__main__":
     main()
