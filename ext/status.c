@@ -181,6 +181,7 @@ static int add_lane(void *arg, const msg_lane *lane) {
   row[3] = age(r->now_ms, lane->oldest_ms);
   row[4] = msg_value_int(lane->owner_alive);
   row[5] = msg_value_int(lane->orphan);
+  row[6] = msg_value_int(lane->indexed);
   return msg_rows_status(r->rows);
 }
 
@@ -296,8 +297,9 @@ static const msg_snapshot_def TABLES[] = {
      .remove = withdraw_participant},
     {.name = "msg_lanes",
      .sql = "CREATE TABLE x(lane TEXT PRIMARY KEY NOT NULL, owner TEXT, depth INTEGER,"
-            " oldest_age_ms INTEGER, owner_alive INTEGER, orphan INTEGER) WITHOUT ROWID",
-     .columns = 6,
+            " oldest_age_ms INTEGER, owner_alive INTEGER, orphan INTEGER, indexed INTEGER)"
+            " WITHOUT ROWID",
+     .columns = 7,
      .load = load_lanes,
      .remove = drop_lane},
     {.name = "msg_listeners",

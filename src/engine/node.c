@@ -385,7 +385,6 @@ int msg_node_announce(msg_node *node, msg_call *call, msg_err *err) {
       .node = node->id,
       .host = (char *)msg_process_host(), /* the row is borrowed and only read */
       .implementation = implementation,
-      .layout = (char *)node->store->ops->kind,
       .process = (char *)msg_process_self(),
       .pid = msg_process_pid(),
       .automatic = node->automatic,

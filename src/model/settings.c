@@ -30,6 +30,8 @@ static const msg_setting_info INFO[] = {
      "auto", false},
     {"journal_mode", "", "journal mode to switch the file to; null: leave it", "null", false},
     {"indexes", "", "MongoDB: full, or lean for queues without Java nodes", "full", false},
+    {"layout", "", "MongoDB: standard, multi or dual, as the other nodes have it", "standard",
+     false},
     {"implementation_check", "", "MongoDB: nodes of another layout: warn, throw or ignore", "warn",
      false},
     {"use_change_stream", "", "MongoDB: false: poll every poll_pause_ms", "true", false},
@@ -52,6 +54,7 @@ static const msg_setting_info INFO[] = {
 
 static const char *const JOURNAL_MODES[] = {"wal", "delete", "truncate", "persist", NULL};
 static const char *const INDEXES[] = {"full", "lean", NULL};
+static const char *const LAYOUTS[] = {"standard", "multi", "dual", NULL};
 static const char *const CHECKS[] = {"warn", "throw", "ignore", NULL};
 
 static const struct rule RULES[COUNT] = {
@@ -60,6 +63,7 @@ static const struct rule RULES[COUNT] = {
     {KIND_AUTO, AT(catch_up), 0, 0, NULL},
     {KIND_WORD, AT(journal_mode), 0, 0, JOURNAL_MODES},
     {KIND_WORD, AT(indexes), 0, 0, INDEXES},
+    {KIND_WORD, AT(layout), 0, 0, LAYOUTS},
     {KIND_WORD, AT(implementation_check), 0, 0, CHECKS},
     {KIND_BOOL, AT(use_change_stream), 0, 0, NULL},
     {KIND_INT, AT(busy_timeout_ms), 0, DAY_MS, NULL},
@@ -135,6 +139,10 @@ const char *msg_settings_queue(const msg_settings *s) {
 
 const char *msg_settings_indexes(const msg_settings *s) {
   return s->indexes ? s->indexes : INDEXES[0];
+}
+
+const char *msg_settings_layout(const msg_settings *s) {
+  return s->layout ? s->layout : LAYOUTS[0];
 }
 
 const char *msg_settings_implementation_check(const msg_settings *s) {

@@ -19,6 +19,7 @@ typedef struct msg_settings {
   bool catch_up_set;              /* false: catch up iff sender_id was given */
   char *journal_mode;             /* NULL: leave it; "wal", "delete", "truncate", "persist" */
   char *indexes;                  /* MongoDB: NULL: "full" (as Java nodes need them), or "lean" */
+  char *layout;                   /* MongoDB: NULL: "standard", or "multi", "dual" */
   char *implementation_check;     /* MongoDB: NULL: "warn", or "throw", "ignore" */
   bool use_change_stream;         /* MongoDB; true */
   int64_t busy_timeout_ms;        /* 5000 */
@@ -55,6 +56,7 @@ size_t msg_settings_count(void);
 const msg_setting_info *msg_settings_info(size_t i);
 /** What is in force, borrowed; never NULL. */
 const char *msg_settings_indexes(const msg_settings *s);
+const char *msg_settings_layout(const msg_settings *s);
 const char *msg_settings_implementation_check(const msg_settings *s);
 /** Set by name. catch_up takes true, false, 0, 1 or 'auto', use_change_stream all but 'auto';
  *  words any case.

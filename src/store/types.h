@@ -107,7 +107,8 @@ typedef struct msg_count {
 } msg_count;
 
 typedef struct msg_participant {
-  char *node, *host, *implementation, *layout;
+  char *node, *host, *implementation;
+  char *layout;   /* in, NULL: the store's own */
   char *process;  /* identity of its process; "" unknown */
   int pid;        /* 0 unknown */
   bool automatic; /* its id was made, not given */
@@ -119,6 +120,7 @@ typedef struct msg_lane {
   char *lane, *owner;
   int64_t depth, oldest_ms;
   bool owner_alive, orphan; /* orphan: its owner is not alive */
+  bool indexed;             /* what is in it goes when its time is over */
 } msg_lane;
 
 typedef struct msg_listener {

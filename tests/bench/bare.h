@@ -1,4 +1,5 @@
-/* bare.h - the floor's statements: the same work written by hand, on msg_store_message alone. */
+/* bare.h - the floor's statements: the same work written by hand. Sends write the product's tables;
+ * claims are what anybody would write, on one table. */
 #ifndef BENCH_BARE_H
 #define BENCH_BARE_H
 
@@ -16,6 +17,11 @@
   "sender,"                                                                                        \
   " sender_host, exclusive, timestamp, ttl, timing_out, value)"                                    \
   " VALUES(?1, 'msg', ?2, ?3, 1000, ?4, ?6, 'bench', 'host', ?5, ?4, 0, ?6 IS NOT NULL, ?7)"
+
+/* ?1 topic, ?2 deliver_at, ?3 seq */
+#define BARE_READY                                                                                 \
+  "INSERT INTO msg_store_ready(queue, topic, priority, deliver_at, seq)"                           \
+  " VALUES('msg', ?1, 1000, ?2, ?3)"
 
 /* ?1 topic, ?2 lease, ?3 count */
 #define BARE_CLAIM                                                                                 \

@@ -18,13 +18,20 @@ static const char *const fill =
 static const char *const ready = "INSERT INTO msg_store_ready SELECT queue, topic, priority, "
                                  "deliver_at, seq FROM msg_store_message";
 
+#define CLAIM_ROWS "SELECT id, value FROM msg_claim('orders', ?3)"
+#define CLAIM_JSON "SELECT msg_claim('orders')"
+#define JSON_ID    "{\"id\":\"" /* how its result begins */
+
 typedef struct side {
   sqlite3 *db;
   sqlite3_stmt *claim, *ack;
   bool product;
 } side;
 
-static void open_side(side *s, const char *name, const char *synchronous, bool product, int rows) {
+/* claim: the product's statement, NULL for the floor's. */
+static void open_side(side *s, const char *name, const char *synchronous, const char *claim,
+                      int rows) {
+  bool product = claim != NULL;
   char *sql = sqlite3_mprintf(fill, rows, bench_payload());
   (product ? bench_make : bench_make_bare)(name);
   s->product = product;
@@ -33,8 +40,7 @@ static void open_side(side *s, const char *name, const char *synchronous, bool p
   if (product)
     bench_exec(s->db, ready);
   sqlite3_free(sql);
-  s->claim =
-      bench_prepare(s->db, product ? "SELECT id, value FROM msg_claim('orders', ?3)" : BARE_CLAIM);
+  s->claim = bench_prepare(s->db, product ? claim : BARE_CLAIM);
   s->ack = bench_prepare(s->db, product ? "SELECT msg_ack(?1)" : BARE_ACK);
 }
 
@@ -53,7 +59,9 @@ static int claim(side *s, int count, char *ids) {
   sqlite3_bind_int(s->claim, 3, count);
   while ((rc = sqlite3_step(s->claim)) == SQLITE_ROW) {
     const char *id = (const char *)sqlite3_column_text(s->claim, 0);
-    ids += snprintf(ids, 32, "%s\"%s\"", n++ ? "," : "[", id);
+    if (strncmp(id, JSON_ID, sizeof JSON_ID - 1) == 0)
+      id += sizeof JSON_ID - 1;
+    ids += snprintf(ids, 32, "%s\"%.24s\"", n++ ? "," : "[", id);
   }
   strcpy(ids, "]");
   sqlite3_reset(s->claim);
@@ -108,14 +116,14 @@ static double inserts(sqlite3 *db, int count) {
   return count / t;
 }
 
-static void single_pair(const char *synchronous) {
+static void single_pair(const char *synchronous, const char *statement, const char *form) {
   double a[ROUNDS], b[ROUNDS], ratio[ROUNDS];
   char figure[96];
   side ours, bare;
-  snprintf(figure, sizeof figure, "claim-%s.db", synchronous);
-  open_side(&ours, figure, synchronous, true, (ROUNDS + 1) * SINGLES);
-  snprintf(figure, sizeof figure, "bare-claim-%s.db", synchronous);
-  open_side(&bare, figure, synchronous, false, (ROUNDS + 1) * SINGLES);
+  snprintf(figure, sizeof figure, "claim-%s-%s.db", form, synchronous);
+  open_side(&ours, figure, synchronous, statement, (ROUNDS + 1) * SINGLES);
+  snprintf(figure, sizeof figure, "bare-claim-%s-%s.db", form, synchronous);
+  open_side(&bare, figure, synchronous, NULL, (ROUNDS + 1) * SINGLES);
   singles(&ours, SINGLES);
   singles(&bare, SINGLES);
   for (int i = 0; i < ROUNDS; i++) {
@@ -124,7 +132,7 @@ static void single_pair(const char *synchronous) {
     ratio[i] = a[i] / b[i];
   }
   double floor = bench_median(b, ROUNDS);
-  snprintf(figure, sizeof figure, "claim + ack singly, synchronous=%s", synchronous);
+  snprintf(figure, sizeof figure, "claim + ack singly (%s), synchronous=%s", form, synchronous);
   bench_ratio(figure, bench_median(ratio, ROUNDS) * floor, floor, "/s", BENCH_AT_LEAST, 0.7);
   close_side(&ours);
   close_side(&bare);
@@ -135,9 +143,9 @@ static void batch_pair(const char *synchronous) {
   char figure[96];
   side ours, bare;
   snprintf(figure, sizeof figure, "claim100-%s.db", synchronous);
-  open_side(&ours, figure, synchronous, true, (ROUNDS + 1) * HUNDREDS * 100);
+  open_side(&ours, figure, synchronous, CLAIM_ROWS, (ROUNDS + 1) * HUNDREDS * 100);
   snprintf(figure, sizeof figure, "bare-claim100-%s.db", synchronous);
-  open_side(&bare, figure, synchronous, false, 1);
+  open_side(&bare, figure, synchronous, NULL, 1);
   hundreds(&ours, HUNDREDS);
   inserts(bare.db, HUNDREDS * 100);
   for (int i = 0; i < ROUNDS; i++) {
@@ -156,7 +164,9 @@ static void batch_pair(const char *synchronous) {
 
 void bench_local_claim(void) {
   for (int full = 1; full >= 0; full--) {
-    single_pair(full ? "FULL" : "NORMAL");
-    batch_pair(full ? "FULL" : "NORMAL");
+    const char *synchronous = full ? "FULL" : "NORMAL";
+    single_pair(synchronous, CLAIM_JSON, "function");
+    single_pair(synchronous, CLAIM_ROWS, "table");
+    batch_pair(synchronous);
   }
 }

@@ -1,4 +1,5 @@
-/* The contract on MongoDB: a database a test, on the server that the run shares. */
+/* The contract on MongoDB: a database a test, on the server that the run shares. Other layouts:
+ * test_mongo_multi.c, test_mongo_dual.c. */
 #include <mongoc/mongoc.h>
 #include <sqlite3.h>
 #include <unistd.h>
@@ -6,6 +7,10 @@
 #include "store/mongo/open.h"
 #include "support/contract.h"
 #include "support/mongod.h"
+
+#ifndef LAYOUT
+#define LAYOUT "standard"
+#endif
 
 static mongoc_client_t *client;
 
@@ -56,7 +61,8 @@ static void teardown(void *place, msg_store *store) {
 }
 
 int main(void) {
-  static const contract_adapter mongo = {.name = "MongoDB",
+  static const contract_adapter mongo = {.name = "MongoDB, layout " LAYOUT,
+                                         .layout = LAYOUT,
                                          .setup = setup,
                                          .session = session,
                                          .session_end = session_end,

@@ -3,7 +3,8 @@
 Waiting is bounded polling (`until`); a fixed sleep is used only where nothing could be polled for: to let time pass
 that a rule speaks of. Run as a program, this file is the worker: one JSON request a line, one JSON answer a line.
 
-With MSG_TEST_STORE=mongodb the messages are in MongoDB, in a database a test, and the file is the host's alone.
+With MSG_TEST_STORE=mongodb the messages are in MongoDB, in a database a test, laid out as MSG_TEST_LAYOUT says, and the
+file is the host's alone.
 """
 import json
 import os
@@ -24,6 +25,7 @@ SOURCE = os.environ.get("MSG_SOURCE") or os.path.dirname(
 MSG_SO = os.environ.get("MSG_SO") or os.path.join(SOURCE, "build", "msg.so")
 SQLITE3 = os.environ.get("SQLITE3") or "sqlite3"
 MONGODB = os.environ.get("MSG_TEST_STORE") == "mongodb"
+LAYOUT = os.environ.get("MSG_TEST_LAYOUT")
 SKIPPED = 77
 sys.path.insert(1, os.path.join(SOURCE, "tests", "support"))
 import mongod  # noqa: E402
@@ -68,6 +70,8 @@ class Db:
     def open(self, node=None, options=None):
         """msg_open on the store under test; the sender id."""
         options = dict(options or {})
+        if LAYOUT:
+            options.setdefault("layout", LAYOUT)
         if node:
             options["sender_id"] = node
         return self.one("SELECT msg_open(?, ?)", target_of(self.path), json.dumps(options))

@@ -27,7 +27,8 @@ static void of_another_queue(void **state) {
 }
 
 static void too_long_or_taken(void **state) {
-  static const char *const taken[] = {"a_lck", "a_participants", "a_keys", "a_listeners"};
+  static const char *const taken[] = {"a_lck",       "a_participants", "a_keys",
+                                      "a_listeners", "a_delayed",      "a_dm_b"};
   msg_mongo_names n;
   msg_err err = MSG_ERR_INIT;
   char longest[65], long_[200];
@@ -54,6 +55,9 @@ static void queues_of_collections(void **state) {
                {"mmsg_a", "a"},
                {"mmsg_a_lck", "a"},
                {"mmsg_a.b_keys", "a.b"},
+               {"msg_dm_nodeA1", "msg"},
+               {"mmsg_a_dm_b", "a"},
+               {"msg_delayed", "msg"},
                {"mmsg_lck", "lck"},
                {"mmsg_lck_lck", "lck"},
                {"mmsg_participants_participants", "participants"},

@@ -7,6 +7,12 @@
 
 static const contract_adapter *current;
 
+static char *copy(const char *s) {
+  char *c = msg_strdup(s);
+  assert_true(c || !s);
+  return c;
+}
+
 /* ---- life of a test ---- */
 
 static int setup(void **state) {
@@ -16,6 +22,7 @@ static int setup(void **state) {
   msg_clock_shift(0);
   msg_settings_init(&k->settings);
   k->settings.busy_timeout_ms = 20000;
+  k->settings.layout = copy(current->layout);
   current->setup(&k->place, &k->store);
   k->s = contract_session(k, "msg");
   *state = k;
@@ -95,12 +102,6 @@ msg_pattern *contract_pattern(const char *text) {
   msg_err err = MSG_ERR_INIT;
   contract_ok(msg_pattern_new(text, &p, &err), &err, __FILE__, __LINE__);
   return p;
-}
-
-static char *copy(const char *s) {
-  char *c = msg_strdup(s);
-  assert_true(c || !s);
-  return c;
 }
 
 void contract_message(const contract_spec *spec, msg_message *out) {

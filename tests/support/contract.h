@@ -19,6 +19,7 @@
 
 typedef struct contract_adapter {
   const char *name;
+  const char *layout; /* the setting; NULL: not set */
   /** A new, empty place and a store on it. */
   void (*setup)(void **place, msg_store **store);
   /** A session for another thread, or, where the store has no MSG_CAP_OWN, for this one.

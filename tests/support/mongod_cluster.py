@@ -161,6 +161,9 @@ class Node:
         args = [self.cluster.mongod, "--dbpath", self.folder, "--port", str(self.port),
                 "--bind_ip", "127.0.0.1", "--nounixsocket", "--quiet",
                 "--logpath", os.path.join(self.folder, "log"), "--logappend",
+                # collections of tests that are over: a file a collection and index
+                "--wiredTigerEngineConfigString",
+                "file_manager=(close_idle_time=5,close_scan_interval=2,close_handle_minimum=500)",
                 "--wiredTigerCacheSizeGB", str(self.cluster.cache_gb),
                 "--setParameter", "enableTestCommands=1",
                 "--setParameter", "ttlMonitorEnabled=false",  # what is over stays to be looked at

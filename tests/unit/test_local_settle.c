@@ -139,6 +139,10 @@ static void extend_takes_one_out_of_its_batch(void **state) {
   assert_int_equal(rig.session->ops->settle(rig.session, &rig.actor, &how, items, 1, &rig.err),
                    MSG_OK);
   assert_int_equal(leases(), 2);
+  /* its end is looked for where it is, not among all that were claimed with it */
+  static const char alone[] =
+      "SELECT count(*) FROM msg_store_lease WHERE messages = 1 AND first = last";
+  assert_int_equal(local_number(&rig, alone), 1);
   msg_clock_shift(30001);
   assert_string_equal(local_claimed(&rig, "t", 9), "b,c");
   how.lease_ms = 90000;

@@ -62,6 +62,8 @@ static void defaults(void **state) {
   assert_true(get("catch_up").i == 0);
   assert_string_equal(get("indexes").p, "full");
   assert_string_equal(msg_settings_indexes(&s), "full");
+  assert_string_equal(get("layout").p, "standard");
+  assert_string_equal(msg_settings_layout(&s), "standard");
   assert_string_equal(get("implementation_check").p, "warn");
   assert_string_equal(msg_settings_implementation_check(&s), "warn");
   assert_true(get("use_change_stream").i == 1);
@@ -81,7 +83,7 @@ static void defaults(void **state) {
 
 static void table_tells_the_truth(void **state) {
   (void)state;
-  assert_int_equal(msg_settings_count(), 17);
+  assert_int_equal(msg_settings_count(), 18);
   for (size_t i = 0; i < msg_settings_count(); i++) {
     const msg_setting_info *info = msg_settings_info(i);
     msg_value v = get(info->name);
@@ -179,6 +181,9 @@ static void words_and_truths(void **state) {
   good("indexes", TEXT("LEAN"));
   assert_string_equal(msg_settings_indexes(&s), "lean");
   bad("indexes", TEXT("none"), "setting 'indexes' is 'none': give it full or lean");
+  good("layout", TEXT("Dual"));
+  assert_string_equal(msg_settings_layout(&s), "dual");
+  bad("layout", TEXT("triple"), "setting 'layout' is 'triple': give it standard, multi or dual");
   good("implementation_check", TEXT("Throw"));
   assert_string_equal(msg_settings_implementation_check(&s), "throw");
   bad("implementation_check", TEXT("no"),
@@ -230,6 +235,7 @@ static void open_nodes_keep_what_is_fixed(void **state) {
                                       "catch_up",
                                       "journal_mode",
                                       "indexes",
+                                      "layout",
                                       "implementation_check",
                                       "use_change_stream"};
   msg_value v = msg_value_text("wal"), n = msg_value_int(7);

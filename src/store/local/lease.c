@@ -19,19 +19,20 @@ int msg_local_lease_new(msg_local_session *s, const msg_actor *actor, const char
   return rc;
 }
 
-int msg_local_lease_copy(msg_local_session *s, int64_t from, int64_t due_ms, int64_t *number,
-                         msg_err *err) {
-  static const char sql[] = INTO "SELECT owner, token, holder, since, ?2, 0, first, last"
+int msg_local_lease_copy(msg_local_session *s, int64_t from, int64_t due_ms, int64_t seq,
+                         int64_t *number, msg_err *err) {
+  static const char sql[] = INTO "SELECT owner, token, holder, since, ?2, 1, ?3, ?3"
                                  " FROM @.msg_store_lease WHERE number = ?1";
-  int rc = msg_local_exec(s, sql, NULL, err, "ii", from, due_ms);
+  int rc = msg_local_exec(s, sql, NULL, err, "iii", from, due_ms, seq);
   if (rc == MSG_OK)
     *number = sqlite3_last_insert_rowid(s->db);
   return rc;
 }
 
-int msg_local_lease_joined(msg_local_session *s, int64_t number, msg_err *err) {
-  return msg_local_exec(s, "UPDATE @.msg_store_lease SET messages = messages + 1 WHERE number = ?1",
-                        NULL, err, "i", number);
+int msg_local_lease_joined(msg_local_session *s, int64_t number, int64_t seq, msg_err *err) {
+  static const char sql[] = "UPDATE @.msg_store_lease SET messages = messages + 1,"
+                            " first = min(first, ?2), last = max(last, ?2) WHERE number = ?1";
+  return msg_local_exec(s, sql, NULL, err, "ii", number, seq);
 }
 
 int msg_local_lease_left(msg_local_session *s, int64_t number, int64_t messages, msg_err *err) {

@@ -19,11 +19,11 @@ typedef struct msg_local_lease {
 /** A new lease of `actor`, made as *lease says, which gets its number. */
 int msg_local_lease_new(msg_local_session *s, const msg_actor *actor, const char *token,
                         msg_local_lease *lease, msg_err *err);
-/** The same lease with another end, of no message yet. */
-int msg_local_lease_copy(msg_local_session *s, int64_t from, int64_t due_ms, int64_t *number,
-                         msg_err *err);
+/** The same lease with another end, of one of its messages. */
+int msg_local_lease_copy(msg_local_session *s, int64_t from, int64_t due_ms, int64_t seq,
+                         int64_t *number, msg_err *err);
 /** A message has come to it. */
-int msg_local_lease_joined(msg_local_session *s, int64_t number, msg_err *err);
+int msg_local_lease_joined(msg_local_session *s, int64_t number, int64_t seq, msg_err *err);
 /** Messages have left it: gone with the last one. */
 int msg_local_lease_left(msg_local_session *s, int64_t number, int64_t messages, msg_err *err);
 /** owner, token, since and until of *m, which is of this lease. Reads only. */

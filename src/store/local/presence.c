@@ -40,7 +40,8 @@ static int put_work(msg_local_session *s, void *arg, msg_err *err) {
   const msg_participant *p = arg;
   return msg_local_exec(s, sql_put, NULL, err, "tttitttiii", s->queue, p->node,
                         p->host ? p->host : "", (int64_t)p->pid, p->process, p->implementation,
-                        p->layout, (int64_t)p->automatic, p->started_at_ms, p->last_seen_ms);
+                        p->layout ? p->layout : s->base.ops->kind, (int64_t)p->automatic,
+                        p->started_at_ms, p->last_seen_ms);
 }
 
 int msg_local_presence_put(msg_session *base, const msg_participant *p, msg_err *err) {
@@ -244,6 +245,7 @@ static int lanes_load(msg_local_session *s, void *arg, msg_err *err) {
       lane->oldest_ms = sqlite3_column_int64(stmt, 2);
       lane->owner_alive = !nomem && msg_local_names_have(&alive, lane->lane);
       lane->orphan = !lane->owner_alive;
+      lane->indexed = true;
     }
     if (nomem)
       rc = msg_err_nomem(err);

@@ -68,14 +68,14 @@ static int extend(msg_local_session *s, struct settling *w, const msg_local_item
   if (w->new_from && item->lease >= w->new_from) /* given twice */
     return MSG_NOTFOUND;
   if (w->lease != item->lease)
-    rc = msg_local_lease_copy(s, item->lease, due_ms, &w->extended, err);
+    rc = msg_local_lease_copy(s, item->lease, due_ms, item->seq, &w->extended, err);
+  else
+    rc = msg_local_lease_joined(s, w->extended, item->seq, err);
   w->lease = item->lease;
   if (!w->new_from)
     w->new_from = w->extended;
   if (rc == MSG_OK)
     rc = msg_local_exec(s, sql, NULL, err, "ii", item->seq, w->extended);
-  if (rc == MSG_OK)
-    rc = msg_local_lease_joined(s, w->extended, err);
   return rc == MSG_OK ? msg_local_lease_left(s, item->lease, 1, err) : rc;
 }
 

@@ -8,13 +8,15 @@
 #include "store/mongo/put.h"
 #include "store/mongo/regret.h"
 #include "store/mongo/settle.h"
+#include "store/mongo/split.h"
 
 /* --- applying ------------------------------------------------------------------------------ */
 
 struct applying {
-  msg_mongo_session *s;
   const msg_actor *actor;
   msg_unit *unit;
+  msg_mongo_routes routes;      /* of its puts */
+  msg_mongo_split *splits;      /* of each of its settles */
   char nobody[MSG_OID_HEX + 1]; /* a mark that no document bears */
   bool worked;                  /* the work was done: what fails then is the commit */
 };
@@ -51,24 +53,46 @@ static int settle_part(msg_mongo_txn *t, struct applying *a, const struct msg_un
   return rc;
 }
 
-static int settle_all(msg_mongo_txn *t, struct applying *a, const struct msg_unit_settle *settle,
-                      msg_err *err) {
+static int settle_piece(msg_mongo_txn *t, struct applying *a, const struct msg_unit_settle *settle,
+                        msg_mongo_piece *piece, msg_err *err) {
+  msg_mongo_session at = msg_mongo_session_at(t->s, piece->place), *s = t->s;
   msg_mongo_parts parts = {0};
-  int rc = msg_mongo_parts_of(settle->items, settle->n, &parts, err);
+  t->s = &at;
+  int rc = msg_mongo_parts_of(piece->items, piece->n, &parts, err);
   for (size_t i = 0; rc == MSG_OK && i < parts.n; i++)
     rc = settle_part(t, a, settle, &parts, &parts.at[i], err);
   msg_mongo_parts_clear(&parts);
+  t->s = s;
+  return rc;
+}
+
+static int settle_all(msg_mongo_txn *t, struct applying *a, size_t number, msg_err *err) {
+  const struct msg_unit_settle *settle = &a->unit->settles[number];
+  const msg_mongo_split *split = &a->splits[number];
+  size_t found = 0;
+  int rc = MSG_OK;
+  for (size_t i = 0; rc == MSG_OK && i < split->n; i++) {
+    rc = settle_piece(t, a, settle, &split->at[i], err);
+    found += split->at[i].n;
+  }
+  if (rc == MSG_OK && found < settle->n)
+    rc = msg_err_set(err, MSG_LOCKED,
+                     "commit: %zu of %zu messages that were settled in this transaction are gone",
+                     settle->n - found, settle->n);
   return rc;
 }
 
 static int work(msg_mongo_txn *t, void *arg, msg_err *err) {
   struct applying *a = arg;
-  msg_mongo_putting p = {
-      .actor = a->actor, .items = a->unit->puts, .n = a->unit->put_count, .stamp = true};
+  msg_mongo_putting p = {.actor = a->actor,
+                         .items = a->unit->puts,
+                         .n = a->unit->put_count,
+                         .routes = &a->routes,
+                         .stamp = true};
   int rc = MSG_OK;
   a->worked = false;
   for (size_t i = 0; rc == MSG_OK && i < a->unit->settle_count; i++)
-    rc = settle_all(t, a, &a->unit->settles[i], err);
+    rc = settle_all(t, a, i, err);
   if (rc == MSG_OK && p.n > 0)
     rc = msg_mongo_put_work(t, &p, err);
   a->worked = rc == MSG_OK;
@@ -79,24 +103,19 @@ static int work(msg_mongo_txn *t, void *arg, msg_err *err) {
 
 /* The next of a group is called when its head is done, and a first one that came while it went. The
  * sweeper does it too: no failure is worth telling. */
-static void look_after_groups(msg_mongo_session *s, msg_mongo_use *u, const msg_unit *unit) {
-  msg_mongo_groups g = {0};
-  for (size_t i = 0; i < unit->put_count; i++) {
-    const msg_message *m = unit->puts[i].message;
-    if (m->group && m->exclusive)
-      msg_mongo_groups_add(&g, m->topic, m->group);
-  }
-  if (g.n > 0)
-    msg_mongo_groups_promote(s, u, &g, NULL);
-  msg_mongo_groups_clear(&g);
-  for (size_t i = 0; msg_mongo_is_grouped(s) && i < unit->settle_count; i++) {
-    const struct msg_unit_settle *settle = &unit->settles[i];
-    msg_oid *ids = msg_alloc(settle->n * sizeof *ids);
-    for (size_t k = 0; ids && k < settle->n; k++)
-      ids[k] = settle->items[k].id;
-    if (ids && settle->how.verb != MSG_SETTLE_EXTEND)
-      msg_mongo_groups_after(s, u, ids, settle->n, NULL);
-    msg_free(ids);
+static void look_after_groups(msg_mongo_session *s, msg_mongo_use *u, const struct applying *a) {
+  msg_mongo_put_groups(s, u, &a->routes, NULL);
+  for (size_t i = 0; i < a->unit->settle_count; i++) {
+    for (size_t k = 0; k < a->splits[i].n; k++) {
+      const msg_mongo_piece *piece = &a->splits[i].at[k];
+      msg_mongo_session at = msg_mongo_session_at(s, piece->place);
+      msg_mongo_ids ids = {0};
+      for (size_t n = 0; n < piece->n; n++)
+        msg_mongo_ids_add(&ids, &piece->items[n].id);
+      if (a->unit->settles[i].how.verb != MSG_SETTLE_EXTEND && msg_mongo_is_grouped(&at))
+        msg_mongo_groups_after(&at, u, ids.at, ids.n, NULL);
+      msg_mongo_ids_clear(&ids);
+    }
   }
 }
 
@@ -109,9 +128,29 @@ static int put_alone(msg_mongo_session *s, const msg_actor *actor, msg_unit *uni
   return rc;
 }
 
+/* Where everything is and goes, before the transaction. */
+static int prepare(msg_mongo_session *s, msg_mongo_use *u, struct applying *a, msg_err *err) {
+  const msg_unit *unit = a->unit;
+  int rc = msg_mongo_routes_of(s, unit->puts, unit->put_count, &a->routes, err);
+  if (rc == MSG_OK)
+    rc = msg_mongo_routes_ready(s, u, &a->routes, err);
+  if (rc == MSG_OK && !(a->splits = msg_zalloc((unit->settle_count + 1) * sizeof *a->splits)))
+    rc = msg_err_nomem(err);
+  for (size_t i = 0; rc == MSG_OK && i < unit->settle_count; i++)
+    rc = msg_mongo_split_of(s, u, unit->settles[i].items, unit->settles[i].n, &a->splits[i], err);
+  return rc;
+}
+
+static void applying_clear(struct applying *a) {
+  for (size_t i = 0; a->splits && i < a->unit->settle_count; i++)
+    msg_mongo_split_clear(&a->splits[i]);
+  msg_free(a->splits);
+  msg_mongo_routes_clear(&a->routes);
+}
+
 static int apply_now(msg_session *base, const msg_actor *actor, msg_unit *unit, msg_err *err) {
   msg_mongo_session *s = (msg_mongo_session *)base;
-  struct applying a = {.s = s, .actor = actor, .unit = unit};
+  struct applying a = {.actor = actor, .unit = unit};
   msg_oid nobody = msg_oid_new();
   msg_mongo_use u;
   msg_oid_hex(&nobody, a.nobody);
@@ -123,14 +162,14 @@ static int apply_now(msg_session *base, const msg_actor *actor, msg_unit *unit, 
     rc = msg_mongo_take_bounded(s, "commit", &u, err);
   if (rc != MSG_OK)
     return rc;
-  if (unit->put_count > 0)
-    rc = msg_mongo_indexes(s, &u, err);
+  rc = prepare(s, &u, &a, err);
   if (rc == MSG_OK) {
     rc = msg_mongo_transact(s, &u, "commit", work, &a, err);
     unit->reached = rc != MSG_OK && (a.worked || !s->store->replicated);
   }
   if (rc == MSG_OK)
-    look_after_groups(s, &u, unit);
+    look_after_groups(s, &u, &a);
+  applying_clear(&a);
   msg_mongo_give(&u);
   return rc;
 }

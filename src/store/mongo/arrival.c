@@ -10,7 +10,8 @@ bson_t *msg_mongo_wanted_fields(void) {
   static const char *const OF_EXCLUSIVE[] = {
       "_id",       "topic",     "name",      "sender", "recipients",   "priority",
       "exclusive", "timestamp", "delete_at", "sq",     "in_answer_to", "processed_by"};
-  bson_t *doc = BCON_NEW("operationType", BCON_INT32(1)), few = BSON_INITIALIZER;
+  bson_t *doc = BCON_NEW("operationType", BCON_INT32(1), "ns", BCON_INT32(1)),
+         few = BSON_INITIALIZER;
   char path[64];
   for (size_t i = 0; i < sizeof OF_EXCLUSIVE / sizeof OF_EXCLUSIVE[0]; i++) {
     snprintf(path, sizeof path, "$fullDocument.%s", OF_EXCLUSIVE[i]);

@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "store/mongo/claiming.h"
 #include "store/mongo/group.h"
+#include "store/mongo/place.h"
 
 #define PAGE_MIN 32
 #define PAGES    64
@@ -84,7 +85,7 @@ static int query_candidates(msg_mongo_claiming *c, char *const *topics, size_t n
   return rc;
 }
 
-static int by_delivery(const void *a, const void *b) {
+int msg_mongo_candidate_cmp(const void *a, const void *b) {
   const msg_mongo_candidate *x = a, *y = b;
   if (x->priority != y->priority)
     return x->priority < y->priority ? -1 : 1;
@@ -107,7 +108,7 @@ static int page(msg_mongo_claiming *c, int64_t skip, int64_t limit, msg_err *err
   }
   c->seen = most;
   if (c->n > 1 && c->topics.n > MSG_MONGO_TOPICS_MAX)
-    qsort(c->at, c->n, sizeof *c->at, by_delivery);
+    qsort(c->at, c->n, sizeof *c->at, msg_mongo_candidate_cmp);
   return rc;
 }
 
@@ -122,7 +123,7 @@ static int note_locked(void *arg, const bson_t *doc, msg_err *err) {
 
 void msg_mongo_note_locked(msg_mongo_session *s) {
   msg_mutex_lock(s->store->mtx);
-  s->queue->locked_at_ms = msg_clock_mono_ms();
+  s->place->locked_at_ms = msg_clock_mono_ms();
   msg_mutex_unlock(s->store->mtx);
 }
 
@@ -145,7 +146,7 @@ int msg_mongo_read_locks(msg_mongo_claiming *c, const msg_mongo_ids *ids, msg_mo
 /* Has a lock been met lately? */
 static bool with_java(msg_mongo_session *s) {
   msg_mutex_lock(s->store->mtx);
-  int64_t at_ms = s->queue->locked_at_ms;
+  int64_t at_ms = s->place->locked_at_ms;
   msg_mutex_unlock(s->store->mtx);
   return at_ms && msg_clock_mono_ms() - at_ms < JAVA_MS;
 }

@@ -10,30 +10,68 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "store/mongo/apart.h"
 #include "store/mongo/change.h"
 #include "store/mongo/claiming.h"
 #include "store/mongo/group.h"
 #include "store/mongo/interest.h"
 #include "store/mongo/regret.h"
+#include "store/mongo/where.h"
 
 #define ROUNDS    8
 #define ROUND_MAX 5000 /* messages */
 
-static void round_clear(msg_mongo_claiming *c) {
+/* To work at one of the spots. */
+static void go_to(msg_mongo_claiming *c, size_t spot) {
+  c->s = &c->spots[spot].s;
+  c->topics = c->spots[spot].topics;
+  c->mortal = c->spots[spot].mortal;
   c->n = 0;
-  c->mortal = false;
+  msg_mongo_ids_clear(&c->dying);
+  msg_mongo_ids_clear(&c->ids);
+  msg_mongo_ids_clear(&c->locked);
+}
+
+static void claiming_clear(msg_mongo_claiming *c) {
   msg_mongo_ids_clear(&c->dying);
   msg_mongo_ids_clear(&c->ids);
   msg_mongo_ids_clear(&c->locked);
   msg_list_clear(&c->got);
-}
-
-static void claiming_clear(msg_mongo_claiming *c) {
-  round_clear(c);
   msg_free(c->at);
   c->at = NULL;
-  c->cap = 0;
-  msg_mongo_texts_clear(&c->topics);
+  c->n = c->cap = 0;
+  for (size_t i = 0; i < c->spot_count; i++)
+    msg_mongo_texts_clear(&c->spots[i].topics);
+  msg_free(c->spots);
+  c->spots = NULL;
+  c->spot_count = 0;
+}
+
+/* ---- where ---- */
+
+static int add_spot(msg_mongo_session *at, msg_mongo_use *u, void *arg, msg_err *err) {
+  msg_mongo_claiming *c = arg;
+  const msg_claim *q = c->claim;
+  msg_mongo_claim_spot *spot = &c->spots[c->spot_count];
+  *spot = (msg_mongo_claim_spot){.s = *at};
+  int rc = msg_mongo_topics_of(at, u, q->pattern, q->paused, q->paused_count, &spot->topics, err);
+  if (rc == MSG_OK && spot->topics.n)
+    c->spot_count++;
+  else
+    msg_mongo_texts_clear(&spot->topics);
+  return rc;
+}
+
+/* The topics' places, and the node's lane: somebody may have an exclusive message there for it. */
+static int find_spots(msg_mongo_session *s, msg_mongo_claiming *c, msg_err *err) {
+  msg_mongo_places places = {0};
+  int rc = msg_mongo_places_of(s, c->u, c->claim->pattern, c->actor->node, &places, err);
+  if (rc == MSG_OK && !(c->spots = msg_zalloc((places.n + 1) * sizeof *c->spots)))
+    rc = msg_err_nomem(err);
+  if (rc == MSG_OK)
+    rc = msg_mongo_places_each(s, c->u, &places, add_spot, c, err);
+  msg_mongo_places_clear(&places);
+  return rc;
 }
 
 /* ---- 3. the mark ---- */
@@ -91,46 +129,98 @@ static int give_up(msg_mongo_claiming *c, int rc) {
   return rc;
 }
 
-/* Those that were pushed stand for steps 1 and 2. */
-static int take_offered(msg_mongo_claiming *c, size_t count, msg_err *err) {
-  int rc = MSG_OK;
-  c->mortal = true; /* as far as we know */
-  for (size_t i = 0; rc == MSG_OK && i < c->claim->offered_count && i < count; i++)
-    rc = msg_mongo_ids_add(&c->ids, &c->claim->offered[i]);
-  return rc == MSG_OK ? MSG_OK : msg_err_nomem(err);
+static int add_picked(msg_mongo_claiming *c, const msg_mongo_candidate *x, size_t spot,
+                      msg_err *err) {
+  if (msg_grow(&c->picked, &c->picked_cap, c->picked_count + 1, sizeof *c->picked) != MSG_OK)
+    return msg_err_nomem(err);
+  c->picked[c->picked_count] = *x;
+  c->picked[c->picked_count++].spot = spot;
+  return MSG_OK;
 }
 
-/* *won: how many. *tried: there was something to win. */
-static int play_round(msg_mongo_claiming *c, size_t count, msg_list *out, size_t *won, bool *tried,
-                      msg_err *err) {
-  round_clear(c);
-  c->now_ms = msg_mongo_now_ms(c->s->store);
-  int rc =
-      c->claim->offered_count ? take_offered(c, count, err) : msg_mongo_find_free(c, count, err);
-  *won = 0;
-  *tried = rc == MSG_OK && (c->ids.n || c->dying.n);
+/* What may be had, over all spots: c->picked. What has died is buried on the way. */
+static int pick_at(msg_mongo_claiming *c, size_t spot, size_t count, bool *tried, msg_err *err) {
+  c->spots[spot].mortal = false;
+  go_to(c, spot);
+  int rc = msg_mongo_find_free(c, count, err);
+  c->spots[spot].mortal = c->mortal;
+  *tried = *tried || (rc == MSG_OK && (c->ids.n || c->dying.n));
   if (rc == MSG_OK && c->dying.n)
     rc = bury(c, err);
-  if (rc != MSG_OK || c->ids.n == 0)
-    return rc;
+  for (size_t i = 0, k = 0; rc == MSG_OK && i < c->n && k < c->ids.n; i++) {
+    if (msg_oid_cmp(&c->at[i].id, &c->ids.at[k]) != 0) /* locked */
+      continue;
+    k++;
+    rc = add_picked(c, &c->at[i], spot, err);
+  }
+  return rc;
+}
+
+static int pick(msg_mongo_claiming *c, size_t count, bool *tried, msg_err *err) {
+  int rc = MSG_OK;
+  c->picked_count = 0;
+  for (size_t i = 0; rc == MSG_OK && i < c->spot_count; i++)
+    rc = pick_at(c, i, count, tried, err);
+  if (c->spot_count > 1 && c->picked_count > 1)
+    qsort(c->picked, c->picked_count, sizeof *c->picked, msg_mongo_candidate_cmp);
+  if (c->picked_count > count)
+    c->picked_count = count;
+  return rc;
+}
+
+/* Marks those that were picked at one spot. */
+static int win_at(msg_mongo_claiming *c, size_t spot, msg_err *err) {
+  size_t before = c->got.n;
+  int rc = MSG_OK;
+  go_to(c, spot);
+  for (size_t i = 0; rc == MSG_OK && i < c->picked_count; i++)
+    if (c->picked[i].spot == spot && msg_mongo_ids_add(&c->ids, &c->picked[i].id) != MSG_OK)
+      return msg_err_nomem(err);
+  if (c->ids.n == 0)
+    return MSG_OK;
   rc = mark(c, err);
   if (rc == MSG_OK)
     rc = msg_mongo_read_back(c, err);
-  if (rc != MSG_OK)
-    return give_up(c, rc);
+  if (rc == MSG_OK)
+    return MSG_OK;
+  while (c->got.n > before)
+    msg_message_clear(&c->got.at[--c->got.n]);
+  return give_up(c, rc);
+}
+
+/* *won: how many. *tried: there was something to win. What was won before a failure is handed
+ * out. */
+static int play_round(msg_mongo_claiming *c, size_t count, msg_list *out, size_t *won, bool *tried,
+                      msg_err *err) {
+  msg_list_clear(&c->got);
+  c->now_ms = msg_mongo_now_ms(c->s->store);
+  *won = 0;
+  *tried = false;
+  int rc = pick(c, count, tried, err);
+  for (size_t i = 0; rc == MSG_OK && i < c->spot_count; i++)
+    rc = win_at(c, i, err);
   *won = c->got.n;
-  return hand_over(&c->got, out, err);
+  return c->got.n ? hand_over(&c->got, out, err) : rc;
 }
 
 /* What came back short may have missed what only a look finds: what is due, and what old nodes
  * wrote. *more: there may be more now. */
-static int look_closer(msg_mongo_claiming *c, bool *more, msg_err *err) {
+static int look_closer_at(msg_mongo_claiming *c, bool *more, msg_err *err) {
   int moved = 0;
   bool unnamed = msg_mongo_is_unnamed(c->s);
   int rc = msg_mongo_sweep(c->s, c->u, c->actor->settings->max_attempts, true, &moved, err);
   if (rc == MSG_OK && !unnamed)
     rc = msg_mongo_look_unnamed(c->s, c->u, err);
-  *more = rc == MSG_OK && (moved > 0 || (!unnamed && msg_mongo_is_unnamed(c->s)));
+  *more = *more || (rc == MSG_OK && (moved > 0 || (!unnamed && msg_mongo_is_unnamed(c->s))));
+  return rc;
+}
+
+static int look_closer(msg_mongo_claiming *c, bool *more, msg_err *err) {
+  int rc = MSG_OK;
+  for (size_t i = 0; rc == MSG_OK && i < c->spot_count; i++) {
+    go_to(c, i);
+    rc = look_closer_at(c, more, err);
+  }
   return rc;
 }
 
@@ -163,38 +253,98 @@ static int play(msg_mongo_claiming *c, msg_list *out, msg_err *err) {
   return MSG_OK;
 }
 
-static int claim_with(msg_mongo_claiming *c, msg_list *out, msg_err *err) {
-  const msg_claim *q = c->claim;
-  int64_t max_attempts = c->actor->settings->max_attempts;
-  claiming_clear(c);
-  int rc = msg_mongo_indexes(c->s, c->u, err);
-  if (rc == MSG_OK && q->offered_count && !msg_mongo_undone_any(c->s->store)) {
-    size_t won;
-    bool tried;
-    return play_round(c, q->count, out, &won, &tried, err);
+static int ready(msg_mongo_claiming *c, msg_err *err) {
+  int rc = MSG_OK;
+  for (size_t i = 0; rc == MSG_OK && i < c->spot_count; i++) {
+    go_to(c, i);
+    rc = msg_mongo_indexes(c->s, c->u, err);
+    if (rc == MSG_OK)
+      rc = msg_mongo_sweep(c->s, c->u, c->actor->settings->max_attempts, false, NULL, err);
   }
+  return rc;
+}
+
+/* ---- what was pushed ---- */
+
+static size_t spot_of(msg_mongo_session *s, msg_mongo_claiming *c, msg_mongo_place *p) {
+  size_t i = 0;
+  while (i < c->spot_count && c->spots[i].s.place != p)
+    i++;
+  if (i == c->spot_count)
+    c->spots[c->spot_count++] =
+        (msg_mongo_claim_spot){.s = msg_mongo_session_at(s, p), .mortal = true};
+  return i;
+}
+
+/* They stand for steps 1 and 2. *known: it is known where all of them are. */
+static int take_offered(msg_mongo_session *s, msg_mongo_claiming *c, bool *known, msg_err *err) {
+  const msg_claim *q = c->claim;
+  int rc = MSG_OK;
+  c->picked_count = 0;
+  c->spots = msg_zalloc((q->offered_count + 1) * sizeof *c->spots);
+  if (!c->spots)
+    return msg_err_nomem(err);
+  *known = true;
+  for (size_t i = 0; rc == MSG_OK && *known && i < q->offered_count && i < q->count; i++) {
+    msg_mongo_candidate x = {.id = q->offered[i]};
+    msg_mongo_place *p = msg_mongo_last_met(s, &x.id);
+    *known = p != NULL;
+    if (p)
+      rc = add_picked(c, &x, spot_of(s, c, p), err);
+  }
+  return rc;
+}
+
+static int win_offered(msg_mongo_claiming *c, msg_list *out, msg_err *err) {
+  int rc = MSG_OK;
+  for (size_t i = 0; rc == MSG_OK && i < c->spot_count; i++) {
+    go_to(c, i);
+    rc = msg_mongo_indexes(c->s, c->u, err);
+    c->now_ms = msg_mongo_now_ms(c->s->store);
+    if (rc == MSG_OK)
+      rc = win_at(c, i, err);
+  }
+  return c->got.n ? hand_over(&c->got, out, err) : rc;
+}
+
+static int claim_with(msg_mongo_session *s, msg_mongo_claiming *c, msg_list *out, msg_err *err) {
+  claiming_clear(c);
+  if (c->claim->offered_count && !msg_mongo_undone_any(s->store)) {
+    bool known = false;
+    int rc = take_offered(s, c, &known, err);
+    if (rc != MSG_OK || known)
+      return rc == MSG_OK ? win_offered(c, out, err) : rc;
+    claiming_clear(c);
+  }
+  int rc = msg_mongo_apart_sweep(s, c->u, err);
   if (rc == MSG_OK)
-    rc = msg_mongo_sweep(c->s, c->u, max_attempts, false, NULL, err);
+    rc = find_spots(s, c, err);
   if (rc == MSG_OK)
-    rc = msg_mongo_topics_of(c->s, c->u, q->pattern, q->paused, q->paused_count, &c->topics, err);
-  return rc == MSG_OK && c->topics.n ? play(c, out, err) : rc;
+    rc = ready(c, err);
+  return rc == MSG_OK && c->spot_count ? play(c, out, err) : rc;
+}
+
+/* Of the spot that failed. */
+static bool lost_indexes(const msg_mongo_claiming *c, const msg_err *err) {
+  return c->spot_count && msg_mongo_lost_indexes(c->s, err);
 }
 
 int msg_mongo_claim(msg_session *base, const msg_actor *actor, const msg_claim *claim,
                     msg_list *out, msg_err *err) {
   msg_mongo_session *s = (msg_mongo_session *)base;
   msg_mongo_use u;
-  msg_mongo_claiming c = {.s = s, .u = &u, .actor = actor, .claim = claim};
+  msg_mongo_claiming c = {.u = &u, .actor = actor, .claim = claim};
   msg_err own = MSG_ERR_INIT;
   err = err ? err : &own;
   msg_mongo_interest_claim(s, claim->pattern);
   int rc = msg_mongo_take_bounded(s, "claim", &u, err);
   if (rc != MSG_OK)
     return rc;
-  rc = claim_with(&c, out, err);
-  if (rc != MSG_OK && msg_mongo_lost_indexes(s, err)) /* nothing was claimed yet */
-    rc = claim_with(&c, out, err);
+  rc = claim_with(s, &c, out, err);
+  if (rc != MSG_OK && lost_indexes(&c, err)) /* nothing was claimed yet */
+    rc = claim_with(s, &c, out, err);
   claiming_clear(&c);
+  msg_free(c.picked);
   msg_mongo_give(&u);
   return rc;
 }
@@ -273,7 +423,7 @@ static int any_of(msg_mongo_claiming *c, char *const *topics, size_t n, bool *ou
   return rc;
 }
 
-static int any_of_all(msg_mongo_claiming *c, bool *found, msg_err *err) {
+static int any_at(msg_mongo_claiming *c, bool *found, msg_err *err) {
   int rc = MSG_OK;
   for (size_t i = 0; rc == MSG_OK && !*found && i < c->topics.n; i += MSG_MONGO_TOPICS_MAX) {
     size_t n = c->topics.n - i;
@@ -283,11 +433,20 @@ static int any_of_all(msg_mongo_claiming *c, bool *found, msg_err *err) {
   return rc;
 }
 
+static int any_of_all(msg_mongo_claiming *c, bool *found, msg_err *err) {
+  int rc = MSG_OK;
+  for (size_t i = 0; rc == MSG_OK && !*found && i < c->spot_count; i++) {
+    go_to(c, i);
+    rc = any_at(c, found, err);
+  }
+  return rc;
+}
+
 int msg_mongo_claimable(msg_session *base, const msg_actor *actor, const msg_claim *claim,
                         bool *out, msg_err *err) {
   msg_mongo_session *s = (msg_mongo_session *)base;
   msg_mongo_use u;
-  msg_mongo_claiming c = {.s = s, .u = &u, .actor = actor, .claim = claim};
+  msg_mongo_claiming c = {.u = &u, .actor = actor, .claim = claim};
   msg_err own = MSG_ERR_INIT;
   bool found = false;
   err = err ? err : &own;
@@ -296,11 +455,10 @@ int msg_mongo_claimable(msg_session *base, const msg_actor *actor, const msg_cla
   if (rc != MSG_OK)
     return rc;
   c.now_ms = msg_mongo_now_ms(s->store);
-  rc = msg_mongo_topics_of(s, &u, claim->pattern, claim->paused, claim->paused_count, &c.topics,
-                           err);
+  rc = find_spots(s, &c, err);
   if (rc == MSG_OK)
     rc = any_of_all(&c, &found, err);
-  if (rc != MSG_OK && msg_mongo_lost_indexes(s, err))
+  if (rc != MSG_OK && lost_indexes(&c, err))
     rc = any_of_all(&c, &found, err);
   claiming_clear(&c);
   msg_mongo_give(&u);

@@ -2,18 +2,31 @@
 #ifndef MSG_MONGO_CLAIMING_H
 #define MSG_MONGO_CLAIMING_H
 
-#include "store/mongo/query.h"
+#include "store/mongo/place.h"
 
 typedef struct msg_mongo_candidate {
   msg_oid id;
   int64_t priority, at_ms;
+  size_t spot; /* where it is */
 } msg_mongo_candidate;
 
+/* A place at which is claimed. */
+typedef struct msg_mongo_claim_spot {
+  msg_mongo_session s;
+  msg_mongo_texts topics;
+  bool mortal; /* some of its candidates have a delete_at */
+} msg_mongo_claim_spot;
+
 typedef struct msg_mongo_claiming {
-  msg_mongo_session *s;
   msg_mongo_use *u;
   const msg_actor *actor;
   const msg_claim *claim;
+  msg_mongo_claim_spot *spots;
+  size_t spot_count;
+  msg_mongo_candidate *picked; /* of a round, in order of delivery */
+  size_t picked_count, picked_cap;
+  /* the one at work: borrowed from its spot */
+  msg_mongo_session *s;
   msg_mongo_texts topics;
   int64_t now_ms;
   /* of a round */
@@ -31,6 +44,8 @@ typedef struct msg_mongo_claiming {
 /** What may be claimed, of these topics. */
 void msg_mongo_append_ready(bson_t *filter, const msg_mongo_claiming *c, char *const *topics,
                             size_t n);
+/** Which is delivered first. */
+int msg_mongo_candidate_cmp(const void *a, const void *b);
 /** The first `count` that nobody has locked go to c->ids; those to bury to c->dying. */
 int msg_mongo_find_free(msg_mongo_claiming *c, size_t count, msg_err *err);
 /** Which of the ids are locked now. A lock whose time is over only waits for its removal. */

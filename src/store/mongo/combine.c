@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "store/mongo/query.h"
+#include "store/mongo/place.h"
 
 #define AT_ONCE    2  /* batches under way, */
 #define SECOND_MIN 32 /* the second of so many at least: a batch costs the servers as much as 30 */
@@ -158,6 +158,8 @@ static void run(struct batch *b) {
     u.until_ms = b->until_ms;
     rc = msg_mongo_indexes(b->s, &u, &err);
     if (rc == MSG_OK)
+      rc = msg_mongo_place_admit(b->s, &u, b->at[0]->message->topic, &err);
+    if (rc == MSG_OK)
       insert(b);
   }
   if (rc != MSG_OK)
@@ -167,22 +169,22 @@ static void run(struct batch *b) {
 
 /* ---- who goes with whom ---- */
 
-static waiting *take_first_locked(msg_mongo_queue *q) {
-  waiting *w = q->first;
-  q->first = w->next;
-  if (!q->first)
-    q->last = NULL;
-  q->waiting--;
+static waiting *take_first_locked(msg_mongo_place *p) {
+  waiting *w = p->first;
+  p->first = w->next;
+  if (!p->first)
+    p->last = NULL;
+  p->waiting--;
   return w;
 }
 
 /* Of one time-out each: who is in a hurry ends nobody else's time. */
-static void take_batch_locked(msg_mongo_queue *q, struct batch *b) {
+static void take_batch_locked(msg_mongo_place *p, struct batch *b) {
   size_t bytes = 0;
-  while (q->first && b->n < BATCH_ROWS &&
-         (b->n == 0 || (bytes + q->first->doc->len <= BATCH_SIZE &&
-                        q->first->timeout_ms == b->at[0]->timeout_ms))) {
-    waiting *w = take_first_locked(q);
+  while (p->first && b->n < BATCH_ROWS &&
+         (b->n == 0 || (bytes + p->first->doc->len <= BATCH_SIZE &&
+                        p->first->timeout_ms == b->at[0]->timeout_ms))) {
+    waiting *w = take_first_locked(p);
     w->taken = true;
     b->until_ms = w->until_ms < b->until_ms ? w->until_ms : b->until_ms;
     bytes += w->doc->len;
@@ -192,16 +194,16 @@ static void take_batch_locked(msg_mongo_queue *q, struct batch *b) {
 }
 
 /* Behind a batch that hangs, until too little of its time is left for another. */
-static void give_up_locked(msg_mongo_session *s, msg_mongo_queue *q, waiting *w) {
-  waiting **at = &q->first, *before = NULL;
+static void give_up_locked(msg_mongo_session *s, msg_mongo_place *p, waiting *w) {
+  waiting **at = &p->first, *before = NULL;
   while (*at != w) {
     before = *at;
     at = &before->next;
   }
   *at = w->next;
-  if (q->last == w)
-    q->last = before;
-  q->waiting--;
+  if (p->last == w)
+    p->last = before;
+  p->waiting--;
   w->done = true;
   w->rc =
       msg_err_set(&w->err, MSG_UNAVAILABLE,
@@ -210,62 +212,62 @@ static void give_up_locked(msg_mongo_session *s, msg_mongo_queue *q, waiting *w)
                   (long long)w->timeout_ms, s->store->hosts);
 }
 
-static void append_locked(msg_mongo_queue *q, waiting *w) {
-  if (q->last)
-    q->last->next = w;
+static void append_locked(msg_mongo_place *p, waiting *w) {
+  if (p->last)
+    p->last->next = w;
   else
-    q->first = w;
-  q->last = w;
-  if (++q->waiting == q->served && q->inserting)
-    msg_cond_broadcast(q->inserted); /* the leader may be gathering */
+    p->first = w;
+  p->last = w;
+  if (++p->waiting == p->served && p->inserting)
+    msg_cond_broadcast(p->inserted); /* the leader may be gathering */
 }
 
 /* A batch costs the servers much, a row in it little; those whose last batch is just done are
  * about to send again. Who sends alone waits for nobody. */
-static void gather_locked(msg_mongo_session *s, msg_mongo_queue *q) {
-  int64_t deadline_ms = q->served_at_ms + GATHER_MS;
-  while (q->waiting < q->served && msg_clock_mono_ms() < deadline_ms)
-    msg_cond_wait_until(q->inserted, s->store->mtx, deadline_ms);
+static void gather_locked(msg_mongo_session *s, msg_mongo_place *p) {
+  int64_t deadline_ms = p->served_at_ms + GATHER_MS;
+  while (p->waiting < p->served && msg_clock_mono_ms() < deadline_ms)
+    msg_cond_wait_until(p->inserted, s->store->mtx, deadline_ms);
 }
 
-static bool may_lead_locked(const msg_mongo_queue *q, const waiting *w) {
-  return q->first && q->first->timeout_ms == w->timeout_ms &&
-         (q->inserting == 0 || (q->inserting < AT_ONCE && q->waiting >= SECOND_MIN));
+static bool may_lead_locked(const msg_mongo_place *p, const waiting *w) {
+  return p->first && p->first->timeout_ms == w->timeout_ms &&
+         (p->inserting == 0 || (p->inserting < AT_ONCE && p->waiting >= SECOND_MIN));
 }
 
 /* Thread: holds the lock at begin and end. */
-static void lead(msg_mongo_session *s, msg_mongo_queue *q, const waiting *w) {
+static void lead(msg_mongo_session *s, msg_mongo_place *p, const waiting *w) {
   struct batch b = {.s = s, .until_ms = w->until_ms};
-  if (q->inserting++ == 0)
-    gather_locked(s, q);
-  take_batch_locked(q, &b);
+  if (p->inserting++ == 0)
+    gather_locked(s, p);
+  take_batch_locked(p, &b);
   msg_mutex_unlock(s->store->mtx);
   run(&b);
   msg_mutex_lock(s->store->mtx);
-  q->inserting--;
-  q->served = b.n;
-  q->served_at_ms = msg_clock_mono_ms();
+  p->inserting--;
+  p->served = b.n;
+  p->served_at_ms = msg_clock_mono_ms();
   for (size_t i = 0; i < b.n; i++)
     b.at[i]->done = true;
-  msg_cond_broadcast(q->inserted);
+  msg_cond_broadcast(p->inserted);
 }
 
 int msg_mongo_combine(msg_mongo_session *s, const msg_message *m, const bson_t *doc, msg_err *err) {
-  msg_mongo_queue *q = s->queue;
+  msg_mongo_place *p = s->place;
   int64_t begin_ms = msg_clock_mono_ms(), timeout_ms = s->write_timeout_ms;
   int64_t late_ms = begin_ms + timeout_ms - timeout_ms / LATE_PART;
   waiting w = {
       .message = m, .doc = doc, .timeout_ms = timeout_ms, .until_ms = begin_ms + timeout_ms};
   msg_mutex_lock(s->store->mtx);
-  append_locked(q, &w);
+  append_locked(p, &w);
   while (!w.done) {
     int64_t now_ms = msg_clock_mono_ms();
     if (!w.taken && now_ms >= late_ms)
-      give_up_locked(s, q, &w);
-    else if (may_lead_locked(q, &w))
-      lead(s, q, &w);
+      give_up_locked(s, p, &w);
+    else if (may_lead_locked(p, &w))
+      lead(s, p, &w);
     else
-      msg_cond_wait_until(q->inserted, s->store->mtx, now_ms + LOOK_MS);
+      msg_cond_wait_until(p->inserted, s->store->mtx, now_ms + LOOK_MS);
   }
   msg_mutex_unlock(s->store->mtx);
   if (w.rc != MSG_OK && err)

@@ -3,14 +3,16 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "store/mongo/query.h"
+#include "store/mongo/pipe.h"
 
 /* ---- counting by the server ---- */
 
-/* {$sum: {$cond: [{$eq: ["$st", state]}, 1, 0]}} */
+/* {$sum: {$cond: [{$eq: ["$_id.st", state]}, weight, 0]}}; one message in several lanes is one. */
 static void append_sum(bson_t *group, const char *key, const char *state) {
-  BCON_APPEND(group, key, "{", "$sum", "{", "$cond", "[", "{", "$eq", "[", BCON_UTF8("$st"),
-              BCON_UTF8(state), "]", "}", BCON_INT32(1), BCON_INT32(0), "]", "}", "}");
+  BCON_APPEND(group, key, "{", "$sum", "{", "$cond", "[", "{", "$eq", "[", BCON_UTF8("$_id.st"),
+              BCON_UTF8(state), "]", "}", "{", "$cond", "[", "{", "$eq", "[", BCON_UTF8("$_id.id"),
+              BCON_NULL, "]", "}", BCON_UTF8("$n"), BCON_INT32(1), "]", "}", BCON_INT32(0), "]",
+              "}", "}");
 }
 
 /* "st" of each document: as msg_mongo_message tells it, less what takes a look elsewhere. */
@@ -21,7 +23,8 @@ static void append_state(bson_t *set) {
   BCON_APPEND(&marked, "$cond", "[", "{", "$isArray", BCON_UTF8("$processed_by"), "}",
               BCON_UTF8("$processed_by"), "[", "]", "]");
   /* exclusive: anybody's mark but of a claim that is over; direct: every recipient's */
-  BCON_APPEND(&taken, "$cond", "[", BCON_UTF8("$exclusive"), "{", "$and", "[", "{", "$gt", "[", "{",
+  BCON_APPEND(&taken, "$cond", "[", "{", "$or", "[", BCON_UTF8("$exclusive"),
+              BCON_UTF8(MSG_MONGO_PIPE_LANE), "]", "}", "{", "$and", "[", "{", "$gt", "[", "{",
               "$size", BCON_DOCUMENT(&marked), "}", BCON_INT32(0), "]", "}", "{", "$lte", "[",
               BCON_UTF8("$sq.state"), BCON_NULL, "]", "}", "]", "}", "{", "$and", "[", "{",
               "$isArray", BCON_UTF8("$recipients"), "}", "{", "$setIsSubset", "[", "{", "$cond",
@@ -47,29 +50,55 @@ static void append_state(bson_t *set) {
   bson_destroy(&now);
 }
 
-static bson_t *count_pipeline(bool by_topic) {
-  bson_t set = BSON_INITIALIZER, group = BSON_INITIALIZER;
-  append_state(&set);
+/* By name and state, and one by one those that may be in several lanes. */
+static void append_rough(bson_t *group, bool by_topic) {
+  bson_t name = BSON_INITIALIZER;
   if (by_topic)
-    BCON_APPEND(&group, "_id", "{", "$ifNull", "[", BCON_UTF8("$topic"), BCON_UTF8("$name"), "]",
-                "}");
+    BCON_APPEND(&name, "$ifNull", "[", BCON_UTF8("$topic"), BCON_UTF8("$name"), "]");
   else
-    BSON_APPEND_NULL(&group, "_id");
-  static const char *const states[] = {"ready",   "broadcast", "delayed",
-                                       "claimed", "blocked",   "dead"};
-  for (size_t i = 0; i < sizeof states / sizeof states[0]; i++)
-    append_sum(&group, states[i], states[i]);
-  BCON_APPEND(&group, "oldest", "{", "$min", "{", "$cond", "[", "{", "$in", "[", BCON_UTF8("$st"),
-              "[", BCON_UTF8("dead"), BCON_UTF8("expired"), BCON_UTF8("processed"), "]", "]", "}",
+    BCON_APPEND(&name, "$literal", BCON_NULL);
+  BCON_APPEND(group, "_id", "{", "k", BCON_DOCUMENT(&name), "st", BCON_UTF8("$st"), "id", "{",
+              "$cond", "[", "{", "$and", "[", BCON_UTF8(MSG_MONGO_PIPE_LANE), "{", "$ne", "[", "{",
+              "$size", "{", "$cond", "[", "{", "$isArray", BCON_UTF8("$recipients"), "}",
+              BCON_UTF8("$recipients"), "[", "]", "]", "}", "}", BCON_INT32(1), "]", "}", "]", "}",
+              BCON_UTF8("$_id"), BCON_NULL, "]", "}", "}", "n", "{", "$sum", BCON_INT32(1), "}",
+              "oldest", "{", "$min", "{", "$cond", "[", "{", "$in", "[", BCON_UTF8("$st"), "[",
+              BCON_UTF8("dead"), BCON_UTF8("expired"), BCON_UTF8("processed"), "]", "]", "}",
               BCON_NULL, "{", "$ifNull", "[", BCON_UTF8("$sq.sent"), BCON_UTF8("$timestamp"), "]",
               "}", "]", "}", "}");
-  bson_t *p =
-      BCON_NEW("pipeline", "[", "{", "$match", "{", "sq.state", "{", "$ne", BCON_UTF8("done"), "}",
-               "}", "}", "{", "$addFields", BCON_DOCUMENT(&set), "}", "{", "$group",
-               BCON_DOCUMENT(&group), "}", "{", "$sort", "{", "_id", BCON_INT32(1), "}", "}", "]");
+  bson_destroy(&name);
+}
+
+static void append_group(bson_t *group) {
+  static const char *const states[] = {"ready",   "broadcast", "delayed",
+                                       "claimed", "blocked",   "dead"};
+  BCON_APPEND(group, "_id", BCON_UTF8("$_id.k"), "oldest", "{", "$min", BCON_UTF8("$oldest"), "}");
+  for (size_t i = 0; i < sizeof states / sizeof states[0]; i++)
+    append_sum(group, states[i], states[i]);
+}
+
+static mongoc_cursor_t *run_count(msg_mongo_use *u, const msg_mongo_places *places, bool by_topic) {
+  bson_t *there = BCON_NEW("sq.state", "{", "$ne", BCON_UTF8("done"), "}");
+  bson_t *sort = BCON_NEW("_id", BCON_INT32(1));
+  bson_t *opts = BCON_NEW("allowDiskUse", BCON_BOOL(true));
+  bson_t set = BSON_INITIALIZER, rough = BSON_INITIALIZER, group = BSON_INITIALIZER;
+  msg_mongo_pipe pipe;
+  append_state(&set);
+  append_rough(&rough, by_topic);
+  append_group(&group);
+  msg_mongo_pipe_begin(&pipe, places, there, NULL);
+  msg_mongo_pipe_add(&pipe, "$addFields", &set);
+  msg_mongo_pipe_add(&pipe, "$group", &rough);
+  msg_mongo_pipe_add(&pipe, "$group", &group);
+  msg_mongo_pipe_add(&pipe, "$sort", sort);
+  mongoc_cursor_t *cursor = msg_mongo_pipe_run(&pipe, u, opts);
   bson_destroy(&group);
+  bson_destroy(&rough);
   bson_destroy(&set);
-  return p;
+  bson_destroy(opts);
+  bson_destroy(sort);
+  bson_destroy(there);
+  return cursor;
 }
 
 static void read_count(const bson_t *doc, msg_count *out) {
@@ -84,21 +113,38 @@ static void read_count(const bson_t *doc, msg_count *out) {
   out->depth = out->ready + out->delayed + out->claimed + out->blocked;
 }
 
-static int each_count(msg_mongo_session *s, msg_mongo_use *u, bool by_topic, msg_mongo_row_fn row,
-                      void *arg, msg_err *err) {
-  bson_t *pipeline = count_pipeline(by_topic);
-  bson_t *opts = BCON_NEW("allowDiskUse", BCON_BOOL(true));
-  mongoc_collection_t *c = msg_mongo_collection(u, s->names.messages);
-  mongoc_cursor_t *cursor = mongoc_collection_aggregate(c, MONGOC_QUERY_NONE, pipeline, opts, NULL);
+/* Lanes of layout multi are every queue's: of these people's alone. */
+static void keep_lanes(const msg_mongo_session *s, msg_mongo_places *l,
+                       const msg_mongo_texts *people) {
+  size_t n = 0;
+  for (size_t i = 0; i < l->n; i++) {
+    bool theirs = l->at[i]->kind != MSG_MONGO_LANES;
+    for (size_t k = 0; !theirs && k < people->n; k++)
+      theirs = msg_mongo_place_lane(s, people->at[k]) == l->at[i];
+    if (theirs)
+      l->at[n++] = l->at[i];
+  }
+  l->n = n;
+}
+
+/* people: of a queue as a whole; NULL: by topic. */
+static int each_count(msg_mongo_session *s, msg_mongo_use *u, const msg_mongo_texts *people,
+                      msg_mongo_row_fn row, void *arg, msg_err *err) {
+  msg_mongo_places places = {0};
   const bson_t *doc;
-  int rc;
+  int rc = msg_mongo_places_all(s, u, &places, err);
+  if (people && s->queue->layout->topics)
+    keep_lanes(s, &places, people);
+  if (rc != MSG_OK || places.n == 0) {
+    msg_mongo_places_clear(&places);
+    return rc;
+  }
+  mongoc_cursor_t *cursor = run_count(u, &places, people == NULL);
   while ((rc = msg_mongo_next(u, cursor, "count", &doc, err)) == MSG_OK)
     if ((rc = row(arg, doc, err)) != MSG_OK)
       break;
   mongoc_cursor_destroy(cursor);
-  mongoc_collection_destroy(c);
-  bson_destroy(opts);
-  bson_destroy(pipeline);
+  msg_mongo_places_clear(&places);
   return rc == MSG_NOTFOUND ? MSG_OK : rc;
 }
 
@@ -108,10 +154,11 @@ struct audience {
   msg_mongo_texts alive; /* nodes */
   msg_mongo_texts nodes; /* who listens, and to what */
   msg_mongo_texts patterns;
-  size_t people;
+  msg_mongo_texts people; /* all participants */
 };
 
 static void audience_clear(struct audience *a) {
+  msg_mongo_texts_clear(&a->people);
   msg_mongo_texts_clear(&a->alive);
   msg_mongo_texts_clear(&a->nodes);
   msg_mongo_texts_clear(&a->patterns);
@@ -119,8 +166,8 @@ static void audience_clear(struct audience *a) {
 
 static int note_person(void *arg, const msg_participant *p) {
   struct audience *a = arg;
-  a->people++;
-  return p->alive ? msg_mongo_texts_add(&a->alive, p->node) : MSG_OK;
+  int rc = msg_mongo_texts_add(&a->people, p->node);
+  return rc == MSG_OK && p->alive ? msg_mongo_texts_add(&a->alive, p->node) : rc;
 }
 
 static bool has(const msg_mongo_texts *l, const char *text) {
@@ -199,7 +246,7 @@ int msg_mongo_topics(msg_session *base, msg_count_fn fn, void *arg, msg_err *err
   if (rc == MSG_OK)
     rc = msg_mongo_take(s->store, "count", &u, err);
   if (rc == MSG_OK) {
-    rc = each_count(s, &u, true, give_topic, &l, err);
+    rc = each_count(s, &u, NULL, give_topic, &l, err);
     msg_mongo_give(&u);
   }
   audience_clear(&audience);
@@ -238,24 +285,22 @@ static int note_queue(void *arg, const bson_t *doc, msg_err *err) {
 /* With nothing in it and nobody there it is none. */
 static int give_queue(msg_mongo_session *s, const char *name, msg_count_fn fn, void *arg,
                       msg_err *err) {
-  msg_mongo_session other = *s;
+  msg_mongo_session other;
   msg_mongo_use u;
   msg_count c = {0};
   struct audience a = {0};
-  int rc = msg_mongo_names_of(name, &other.names, err);
-  if (rc == MSG_OK && !(other.queue = msg_mongo_queue_of(s->store, name)))
-    rc = msg_err_nomem(err);
+  int rc = msg_mongo_session_on(s, name, &other, err);
   if (rc == MSG_OK)
     rc = audience_load(&other, &a, err);
   if (rc == MSG_OK)
     rc = msg_mongo_take(s->store, "count", &u, err);
   if (rc == MSG_OK) {
-    rc = each_count(&other, &u, false, note_queue, &c, err);
+    rc = each_count(&other, &u, &a.people, note_queue, &c, err);
     msg_mongo_give(&u);
   }
   c.name = (char *)name;
   c.listeners = audience_of(&a, NULL);
-  if (rc == MSG_OK && (c.depth || c.dead || a.people))
+  if (rc == MSG_OK && (c.depth || c.dead || a.people.n))
     rc = fn(arg, &c);
   audience_clear(&a);
   return rc;
@@ -344,6 +389,11 @@ static int first_life(msg_mongo_session *s, msg_mongo_use *u, struct soonest *w,
                   note_life, w, err);
 }
 
+static int first_at(msg_mongo_session *at, msg_mongo_use *u, void *arg, msg_err *err) {
+  int rc = first_until(at, u, arg, err);
+  return rc == MSG_OK ? first_life(at, u, arg, err) : rc;
+}
+
 int msg_mongo_deadline(msg_session *base, int64_t *at_ms, msg_err *err) {
   msg_mongo_session *s = (msg_mongo_session *)base;
   struct soonest w = {.at_ms = MSG_NEVER, .now_ms = msg_mongo_now_ms(s->store)};
@@ -351,9 +401,7 @@ int msg_mongo_deadline(msg_session *base, int64_t *at_ms, msg_err *err) {
   int rc = msg_mongo_take(s->store, "look for a deadline", &u, err);
   if (rc != MSG_OK)
     return rc;
-  rc = first_until(s, &u, &w, err);
-  if (rc == MSG_OK)
-    rc = first_life(s, &u, &w, err);
+  rc = msg_mongo_everywhere(s, &u, first_at, &w, err);
   msg_mongo_give(&u);
   if (rc == MSG_OK)
     *at_ms = w.at_ms == MSG_NEVER ? MSG_NEVER : w.at_ms - s->store->clock_offset_ms;

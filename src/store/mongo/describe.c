@@ -164,7 +164,7 @@ static int tell_layout(const struct telling *t) {
   memcpy(text, tend->layout.text, sizeof text);
   msg_mutex_unlock(tend->mtx);
   if (!text[0])
-    return tell(t, "layout", "standard", NULL);
+    return tell(t, "layout", t->s->queue->layout->name, NULL);
   return tell(t, "layout", text,
               "give all nodes of the queue one layout, or the others another queue");
 }

@@ -8,7 +8,8 @@
 
 #include "base/mem.h"
 #include "store/mongo/locks.h"
-#include "store/mongo/query.h"
+#include "store/mongo/merge.h"
+#include "store/mongo/pipe.h"
 
 #define LIST_MAX 10000 /* longer lists are compared here */
 
@@ -16,7 +17,7 @@ struct msg_mongo_find {
   msg_find base;
   msg_mongo_session *s;
   msg_mongo_use u;
-  mongoc_cursor_t *cursor; /* NULL: at the end */
+  msg_mongo_rows rows;
   msg_filter filter;
   msg_mongo_locks locks; /* of Java nodes */
   int64_t now_ms;
@@ -140,16 +141,49 @@ static void append_filter(bson_t *filter, const struct msg_mongo_find *f) {
   append_states(filter, f);
 }
 
-static bson_t *find_opts(const msg_mongo_store *store, const msg_filter *f) {
-  bson_t *opts = bson_new();
+static bson_t *sort_of(const msg_filter *f) {
   if (f->ordered)
-    BCON_APPEND(opts, "sort", "{", "priority", BCON_INT32(1), "timestamp", BCON_INT32(1), "_id",
-                BCON_INT32(1), "}");
-  else
-    BCON_APPEND(opts, "sort", "{", "_id", BCON_INT32(f->descending_seq ? -1 : 1), "}");
-  if (f->ordered && strncmp(store->version, "4.2", 3) != 0)
+    return BCON_NEW("priority", BCON_INT32(1), "timestamp", BCON_INT32(1), "_id", BCON_INT32(1));
+  return BCON_NEW("_id", BCON_INT32(f->descending_seq ? -1 : 1));
+}
+
+static mongoc_cursor_t *query_one(struct msg_mongo_find *f, const msg_mongo_place *p,
+                                  const bson_t *filter, const bson_t *sort) {
+  bson_t *opts = BCON_NEW("sort", BCON_DOCUMENT(sort));
+  if (f->filter.ordered && strncmp(f->s->store->version, "4.2", 3) != 0)
     BSON_APPEND_BOOL(opts, "allowDiskUse", true);
-  return opts;
+  mongoc_cursor_t *cursor = msg_mongo_query(&f->u, p->at.messages, filter, opts);
+  bson_destroy(opts);
+  return cursor;
+}
+
+static mongoc_cursor_t *query_many(struct msg_mongo_find *f, const msg_mongo_places *places,
+                                   const bson_t *filter, const bson_t *sort) {
+  bson_t *opts = BCON_NEW("allowDiskUse", BCON_BOOL(true));
+  msg_mongo_pipe pipe;
+  msg_mongo_pipe_begin(&pipe, places, filter, NULL);
+  msg_mongo_pipe_add(&pipe, "$sort", sort);
+  mongoc_cursor_t *cursor = msg_mongo_pipe_run(&pipe, &f->u, opts);
+  bson_destroy(opts);
+  return cursor;
+}
+
+/* A topic's place is looked at if its topic is wanted. */
+static int places_of(struct msg_mongo_find *f, msg_mongo_places *out, msg_err *err) {
+  const msg_filter *w = &f->filter;
+  msg_mongo_places wanted = {0};
+  int rc = msg_mongo_places_all(f->s, &f->u, out, err);
+  if (rc != MSG_OK || !f->s->queue->layout->topics || !w->topic_count)
+    return rc;
+  for (size_t i = 0; rc == MSG_OK && i < w->topic_count; i++)
+    rc = msg_mongo_places_topic(f->s, w->topics[i], &wanted, err);
+  size_t n = 0;
+  for (size_t i = 0; rc == MSG_OK && i < out->n; i++)
+    if (out->at[i]->kind != MSG_MONGO_TOPIC || msg_mongo_places_have(&wanted, out->at[i]))
+      out->at[n++] = out->at[i];
+  out->n = n;
+  msg_mongo_places_clear(&wanted);
+  return rc;
 }
 
 /* ---- rows ---- */
@@ -157,8 +191,8 @@ static bson_t *find_opts(const msg_mongo_store *store, const msg_filter *f) {
 /* The next row that the filter admits. */
 static int read_row(struct msg_mongo_find *f, msg_message *out, msg_err *err) {
   const bson_t *doc;
-  while (f->cursor) {
-    int rc = msg_mongo_next(&f->u, f->cursor, "find", &doc, err);
+  while (f->rows.cursor) {
+    int rc = msg_mongo_rows_next(&f->rows, &f->u, "find", &doc, err);
     if (rc == MSG_NOTFOUND)
       break;
     if (rc == MSG_OK)
@@ -173,9 +207,7 @@ static int read_row(struct msg_mongo_find *f, msg_message *out, msg_err *err) {
       return MSG_OK;
     msg_message_clear(out);
   }
-  if (f->cursor)
-    mongoc_cursor_destroy(f->cursor);
-  f->cursor = NULL;
+  msg_mongo_rows_end(&f->rows);
   msg_mongo_give(&f->u);
   return MSG_NOTFOUND;
 }
@@ -271,8 +303,7 @@ void msg_mongo_find_close(msg_find *base) {
   struct msg_mongo_find *f = (struct msg_mongo_find *)base;
   if (!f)
     return;
-  if (f->cursor)
-    mongoc_cursor_destroy(f->cursor);
+  msg_mongo_rows_end(&f->rows);
   msg_mongo_give(&f->u);
   msg_mongo_locks_clear(&f->locks);
   msg_list_clear(&f->tied);
@@ -282,19 +313,32 @@ void msg_mongo_find_close(msg_find *base) {
   msg_free(f);
 }
 
-static int start(struct msg_mongo_find *f, msg_err *err) {
-  bson_t filter = BSON_INITIALIZER, *opts = find_opts(f->s->store, &f->filter);
+static int query(struct msg_mongo_find *f, const msg_mongo_places *places, msg_err *err) {
+  bson_t filter = BSON_INITIALIZER, *sort = sort_of(&f->filter);
   bool may_be_claimed = f->filter.states == 0 ||
                         f->filter.states & (bit(MSG_STATE_CLAIMED) | bit(MSG_STATE_READY) |
                                             bit(MSG_STATE_PROCESSED) | bit(MSG_STATE_EXPIRED));
-  int rc =
-      may_be_claimed ? msg_mongo_locks_read(f->s, &f->u, NULL, f->now_ms, &f->locks, err) : MSG_OK;
+  int rc = may_be_claimed ? msg_mongo_locks_read(&f->u, places, NULL, f->now_ms, &f->locks, err)
+                          : MSG_OK;
   if (rc == MSG_OK) {
     append_filter(&filter, f);
-    f->cursor = msg_mongo_query(&f->u, f->s->names.messages, &filter, opts);
+    bool one = places->n == 1;
+    msg_mongo_rows_begin(&f->rows,
+                         one ? query_one(f, places->at[0], &filter, sort)
+                             : query_many(f, places, &filter, sort),
+                         !one);
   }
-  bson_destroy(opts);
+  bson_destroy(sort);
   bson_destroy(&filter);
+  return rc;
+}
+
+static int start(struct msg_mongo_find *f, msg_err *err) {
+  msg_mongo_places places = {0};
+  int rc = places_of(f, &places, err);
+  if (rc == MSG_OK && places.n)
+    rc = query(f, &places, err);
+  msg_mongo_places_clear(&places);
   return rc;
 }
 
@@ -321,34 +365,58 @@ int msg_mongo_find(msg_session *base, const msg_filter *filter, msg_find **out, 
   return rc;
 }
 
-int msg_mongo_get(msg_session *base, const msg_oid *id, msg_message *out, msg_err *err) {
-  msg_mongo_session *s = (msg_mongo_session *)base;
-  msg_mongo_use u;
+static int get_at(msg_mongo_session *at, msg_mongo_use *u, const msg_oid *id, msg_message *out,
+                  msg_err *err) {
   bson_t filter = BSON_INITIALIZER;
   const bson_t *doc;
-  int64_t now_ms = msg_mongo_now_ms(s->store);
-  int rc = msg_mongo_seen_flush(s, err);
-  if (rc == MSG_OK)
-    rc = msg_mongo_take(s->store, "get", &u, err);
-  if (rc != MSG_OK)
-    return rc;
+  int64_t now_ms = msg_mongo_now_ms(at->store);
   msg_mongo_append_oid(&filter, "_id", id);
   msg_mongo_append_there(&filter);
-  mongoc_cursor_t *cursor = msg_mongo_query(&u, s->names.messages, &filter, NULL);
-  rc = msg_mongo_next(&u, cursor, "get", &doc, err);
+  mongoc_cursor_t *cursor = msg_mongo_query(u, at->names.messages, &filter, NULL);
+  int rc = msg_mongo_next(u, cursor, "get", &doc, err);
   if (rc == MSG_OK)
     rc = msg_mongo_message(doc, now_ms, false, out, err);
   mongoc_cursor_destroy(cursor);
   bson_destroy(&filter);
   if (rc == MSG_OK && out->exclusive && out->state != MSG_STATE_CLAIMED) {
+    msg_mongo_places place = {&at->place, 1, 1};
     msg_mongo_locks locks = {0};
-    rc = msg_mongo_locks_read(s, &u, id, now_ms, &locks, err);
+    rc = msg_mongo_locks_read(u, &place, id, now_ms, &locks, err);
     if (rc == MSG_OK)
       rc = msg_mongo_locks_apply(&locks, out, err);
     else
       msg_message_clear(out);
     msg_mongo_locks_clear(&locks);
   }
+  return rc;
+}
+
+/* Where it may be in several lanes: as a row. */
+static int get_anywhere(msg_mongo_session *s, const msg_oid *id, msg_message *out, msg_err *err) {
+  msg_filter f;
+  msg_find *find = NULL;
+  msg_filter_init(&f);
+  int rc = msg_filter_add_id(&f, id) == MSG_OK ? MSG_OK : msg_err_nomem(err);
+  if (rc == MSG_OK)
+    rc = msg_mongo_find(&s->base, &f, &find, err);
+  if (rc == MSG_OK)
+    rc = msg_mongo_find_next(find, out, err);
+  msg_mongo_find_close(find);
+  msg_filter_clear(&f);
+  return rc;
+}
+
+int msg_mongo_get(msg_session *base, const msg_oid *id, msg_message *out, msg_err *err) {
+  msg_mongo_session *s = (msg_mongo_session *)base;
+  msg_mongo_use u;
+  if (s->queue->layout->lanes)
+    return get_anywhere(s, id, out, err);
+  int rc = msg_mongo_seen_flush(s, err);
+  if (rc == MSG_OK)
+    rc = msg_mongo_take(s->store, "get", &u, err);
+  if (rc != MSG_OK)
+    return rc;
+  rc = get_at(s, &u, id, out, err);
   msg_mongo_give(&u);
   return rc;
 }

@@ -1,4 +1,5 @@
 #include "store/mongo/group.h"
+#include "store/mongo/place.h"
 
 #include <string.h>
 
@@ -58,13 +59,13 @@ void msg_mongo_append_groups(bson_t *doc, const msg_mongo_groups *g) {
 
 void msg_mongo_note_grouped(msg_mongo_session *s) {
   msg_mutex_lock(s->store->mtx);
-  s->queue->grouped = true;
+  s->place->grouped = true;
   msg_mutex_unlock(s->store->mtx);
 }
 
 bool msg_mongo_is_grouped(msg_mongo_session *s) {
   msg_mutex_lock(s->store->mtx);
-  bool is = s->queue->grouped;
+  bool is = s->place->grouped;
   msg_mutex_unlock(s->store->mtx);
   return is;
 }

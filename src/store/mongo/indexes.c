@@ -4,6 +4,7 @@
 
 #include "store/mongo/document.h"
 #include "store/mongo/mongo.h"
+#include "store/mongo/place.h"
 
 #define CREATE_MS 10000
 
@@ -151,7 +152,7 @@ static bool is_ours(const struct index *x) {
 
 static bool is_building(msg_mongo_session *s) {
   msg_mutex_lock(s->store->mtx);
-  bool is = s->queue->building;
+  bool is = s->place->building;
   msg_mutex_unlock(s->store->mtx);
   return is;
 }
@@ -176,20 +177,26 @@ static int ensure(msg_mongo_session *s, msg_mongo_use *u, const char *collection
 
 bool msg_mongo_is_indexed(msg_mongo_session *s) {
   msg_mutex_lock(s->store->mtx);
-  bool is = s->queue->indexed;
+  bool is = s->place->indexed;
   msg_mutex_unlock(s->store->mtx);
   return is;
 }
 
 bool msg_mongo_lost_indexes(msg_mongo_session *s, const msg_err *err) {
   bool lost = err->rc == MSG_BACKEND && err->native == 2 && strstr(err->text, "hint");
-  if (lost) {
-    msg_mutex_lock(s->store->mtx);
-    s->queue->indexed = false;
-    s->queue->building = true;
-    msg_mutex_unlock(s->store->mtx);
-  }
+  if (!lost)
+    return false;
+  msg_mongo_forget_indexes(s);
+  msg_mutex_lock(s->store->mtx);
+  s->place->building = true;
+  msg_mutex_unlock(s->store->mtx);
   return lost;
+}
+
+void msg_mongo_forget_indexes(msg_mongo_session *s) {
+  msg_mutex_lock(s->store->mtx);
+  s->place->indexed = false;
+  msg_mutex_unlock(s->store->mtx);
 }
 
 int msg_mongo_indexes(msg_mongo_session *s, msg_mongo_use *u, msg_err *err) {
@@ -202,8 +209,8 @@ int msg_mongo_indexes(msg_mongo_session *s, msg_mongo_use *u, msg_err *err) {
     rc = ensure(s, u, s->names.keys, of_keys, COUNT(of_keys), err);
   if (rc == MSG_OK) {
     msg_mutex_lock(s->store->mtx);
-    s->queue->indexed = true;
-    s->queue->building = false;
+    s->place->indexed = true;
+    s->place->building = false;
     msg_mutex_unlock(s->store->mtx);
   }
   return rc;

@@ -1,128 +1,202 @@
-/* lanes.c - lanes of the Standard layout: all in one collection, told apart by recipients. */
+/* lanes.c - lanes as they are shown. Where they are no collections they are told apart by
+ * recipients. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
 #include "base/str.h"
+#include "store/mongo/lane.h"
+#include "store/mongo/pipe.h"
 #include "store/mongo/presence.h"
 #include "store/mongo/tend.h"
 
 struct lanes {
-  msg_lane *at;
+  msg_mongo_session *s;
+  msg_lane *at; /* texts owned */
   size_t n, cap;
 };
 
 static void lanes_clear(struct lanes *l) {
-  for (size_t i = 0; i < l->n; i++)
+  for (size_t i = 0; i < l->n; i++) {
     msg_free(l->at[i].lane);
-  msg_free(l->at);
-  *l = (struct lanes){0};
-}
-
-static int lanes_add(struct lanes *l, const char *name, int64_t depth, int64_t oldest_ms,
-                     msg_err *err) {
-  char *copy = msg_strdup(name);
-  if (!copy || msg_grow(&l->at, &l->cap, l->n + 1, sizeof *l->at) != MSG_OK) {
-    msg_free(copy);
-    return msg_err_nomem(err);
+    msg_free(l->at[i].owner);
   }
-  l->at[l->n++] = (msg_lane){.lane = copy, .owner = copy, .depth = depth, .oldest_ms = oldest_ms};
-  return MSG_OK;
+  msg_free(l->at);
+  l->at = NULL;
+  l->n = l->cap = 0;
 }
 
-static msg_lane *lanes_find(struct lanes *l, const char *name) {
+/* A lane by its owner's name: itself, or the collection that it leads to. */
+static void name_of(const struct lanes *l, const char *owner, msg_mongo_at *out) {
+  if (l->s->queue->layout->lanes)
+    msg_mongo_at_lane(l->s->queue->layout, &l->s->queue->names, owner, out);
+  else
+    snprintf(out->messages, sizeof out->messages, "%s", owner);
+}
+
+static msg_lane *lanes_find(const struct lanes *l, const char *lane) {
   for (size_t i = 0; i < l->n; i++)
-    if (strcmp(l->at[i].lane, name) == 0)
+    if (strcmp(l->at[i].lane, lane) == 0)
       return &l->at[i];
   return NULL;
 }
 
+/* The one of this name, made if it is not there. NULL: memory is out. */
+static msg_lane *lanes_add(struct lanes *l, const char *lane, const char *owner) {
+  msg_lane *known = lanes_find(l, lane);
+  if (known)
+    return known;
+  msg_lane one = {.lane = msg_strdup(lane), .owner = msg_strdup(owner), .indexed = true};
+  if (!one.lane || !one.owner || msg_grow(&l->at, &l->cap, l->n + 1, sizeof *l->at) != MSG_OK) {
+    msg_free(one.lane);
+    msg_free(one.owner);
+    return NULL;
+  }
+  l->at[l->n] = one;
+  return &l->at[l->n++];
+}
+
+static msg_lane *lanes_add_of(struct lanes *l, const char *owner) {
+  msg_mongo_at at;
+  name_of(l, owner, &at);
+  return lanes_add(l, at.messages, owner);
+}
+
 /* --- what waits ---------------------------------------------------------------------------- */
 
-/* What is addressed to somebody (`node`, or anybody) and neither expired, dead nor done, one row a
- * recipient who has not had it: an exclusive message waits for all of them until one settles it. */
-static bson_t *waiting_pipeline(const msg_mongo_session *s, const char *node) {
-  bson_t first = BSON_INITIALIZER, now = BSON_INITIALIZER;
-  if (node)
-    BSON_APPEND_UTF8(&first, "recipients", node);
-  else
-    BCON_APPEND(&first, "recipients.0", "{", "$exists", BCON_BOOL(true), "}");
-  BCON_APPEND(&first, "sq.state", "{", "$nin", "[", "dead", "done", "]", "}");
+/* What is addressed to somebody and neither expired, dead nor done, one row a recipient who has not
+ * had it: an exclusive message waits for all of them until one settles it. */
+static void append_match(bson_t *match, const msg_mongo_session *s) {
+  bson_t now = BSON_INITIALIZER;
+  BCON_APPEND(match, "recipients.0", "{", "$exists", BCON_BOOL(true), "}");
+  BCON_APPEND(match, "sq.state", "{", "$nin", "[", "dead", "done", "]", "}");
   BSON_APPEND_DATE_TIME(&now, "$gt", msg_mongo_now_ms(s->store));
-  BCON_APPEND(&first, "$or", "[", "{", "delete_at", BCON_NULL, "}", "{", "delete_at",
+  BCON_APPEND(match, "$or", "[", "{", "delete_at", BCON_NULL, "}", "{", "delete_at",
               BCON_DOCUMENT(&now), "}", "]");
-  bson_t *pipeline =
-      BCON_NEW("pipeline", "[", "{", "$match", BCON_DOCUMENT(&first), "}", "{", "$project", "{",
-               "recipients", BCON_INT32(1), "timestamp", BCON_INT32(1), "processed_by",
-               BCON_INT32(1), "exclusive", BCON_INT32(1), "sq.state", BCON_INT32(1), "}", "}", "{",
-               "$unwind", "$recipients", "}", "{", "$match", "{", "$expr", "{", "$or", "[", "{",
-               "$in", "[", "$sq.state", "[", "delayed", "claimed", "blocked", "]", "]", "}", "{",
-               "$cond", "[", "$exclusive", "{", "$eq", "[", "{", "$size", "{", "$ifNull", "[",
-               "$processed_by", "[", "]", "]", "}", "}", BCON_INT32(0), "]", "}", "{", "$not", "[",
-               "{", "$in", "[", "$recipients", "{", "$ifNull", "[", "$processed_by", "[", "]", "]",
-               "}", "]", "}", "]", "}", "]", "}", "]", "}", "}", "}", "{", "$group", "{", "_id",
-               "$recipients", "n", "{", "$sum", BCON_INT32(1), "}", "oldest", "{", "$min",
-               "$timestamp", "}", "}", "}", "{", "$sort", "{", "_id", BCON_INT32(1), "}", "}", "]");
-  bson_destroy(&first);
   bson_destroy(&now);
-  return pipeline;
 }
 
-static int add_waiting(struct lanes *l, const bson_t *doc, const char *node, msg_err *err) {
-  bson_iter_t it;
-  int64_t n = 0, oldest_ms = 0;
-  const char *name = NULL;
-  if (!bson_iter_init(&it, doc))
+static mongoc_cursor_t *run_waiting(msg_mongo_session *s, msg_mongo_use *u,
+                                    const msg_mongo_places *places) {
+  bson_t match = BSON_INITIALIZER;
+  bson_t *project =
+      BCON_NEW("recipients", BCON_INT32(1), "timestamp", BCON_INT32(1), "processed_by",
+               BCON_INT32(1), "exclusive", BCON_INT32(1), "sq.state", BCON_INT32(1));
+  bson_t *unwind = BCON_NEW("path", BCON_UTF8("$recipients"));
+  bson_t *waits = BCON_NEW("$expr", "{", "$or", "[", "{", "$in", "[", "$sq.state", "[", "delayed",
+                           "claimed", "blocked", "]", "]", "}", "{", "$cond", "[", "{", "$or", "[",
+                           BCON_UTF8("$exclusive"), BCON_UTF8(MSG_MONGO_PIPE_LANE), "]", "}", "{",
+                           "$eq", "[", "{", "$size", "{", "$ifNull", "[", "$processed_by", "[", "]",
+                           "]", "}", "}", BCON_INT32(0), "]", "}", "{", "$not", "[", "{", "$in",
+                           "[", "$recipients", "{", "$ifNull", "[", "$processed_by", "[", "]", "]",
+                           "}", "]", "}", "]", "}", "]", "}", "]", "}");
+  bson_t *group = BCON_NEW("_id", "{", "to", "$recipients", "at", "$at", "}", "n", "{", "$sum",
+                           BCON_INT32(1), "}", "oldest", "{", "$min", "$timestamp", "}");
+  msg_mongo_pipe pipe;
+  append_match(&match, s);
+  msg_mongo_pipe_begin(&pipe, places, &match, project);
+  msg_mongo_pipe_add(&pipe, "$unwind", unwind);
+  msg_mongo_pipe_add(&pipe, "$match", waits);
+  msg_mongo_pipe_add(&pipe, "$group", group);
+  mongoc_cursor_t *cursor = msg_mongo_pipe_run(&pipe, u, NULL);
+  bson_destroy(group);
+  bson_destroy(waits);
+  bson_destroy(unwind);
+  bson_destroy(project);
+  bson_destroy(&match);
+  return cursor;
+}
+
+/* A copy in a lane is for its owner alone. */
+static int add_waiting(struct lanes *l, const msg_mongo_places *places, const bson_t *doc,
+                       msg_err *err) {
+  const char *to = msg_mongo_get_text(doc, "_id.to");
+  int64_t i = places->n > 1 ? msg_mongo_get_int(doc, "_id.at", 0) : 0;
+  int64_t oldest_ms = msg_mongo_get_int(doc, "oldest", 0);
+  msg_mongo_at at;
+  if (!to || strcmp(to, MSG_MONGO_DELAYED) == 0 || i < 0 || i >= (int64_t)places->n)
     return MSG_OK;
-  while (bson_iter_next(&it)) {
-    const char *key = bson_iter_key(&it);
-    if (strcmp(key, "_id") == 0 && BSON_ITER_HOLDS_UTF8(&it))
-      name = bson_iter_utf8(&it, NULL);
-    else if (strcmp(key, "n") == 0)
-      n = bson_iter_as_int64(&it);
-    else if (strcmp(key, "oldest") == 0)
-      oldest_ms = bson_iter_as_int64(&it);
-  }
-  return name && (!node || strcmp(name, node) == 0) ? lanes_add(l, name, n, oldest_ms, err)
-                                                    : MSG_OK;
+  name_of(l, to, &at);
+  if (places->at[i]->kind == MSG_MONGO_LANES &&
+      strcmp(places->at[i]->at.messages, at.messages) != 0)
+    return MSG_OK;
+  msg_lane *lane = lanes_add(l, at.messages, to);
+  if (!lane)
+    return msg_err_nomem(err);
+  lane->depth += msg_mongo_get_int(doc, "n", 0);
+  if (lane->oldest_ms == 0 || oldest_ms < lane->oldest_ms)
+    lane->oldest_ms = oldest_ms;
+  return MSG_OK;
 }
 
-static int load_waiting(msg_mongo_session *s, msg_mongo_use *u, const char *node, struct lanes *l,
+static int load_waiting(struct lanes *l, msg_mongo_use *u, const msg_mongo_places *places,
                         msg_err *err) {
-  mongoc_collection_t *c = msg_mongo_collection(u, s->names.messages);
-  bson_t *pipeline = waiting_pipeline(s, node);
-  mongoc_cursor_t *cursor = mongoc_collection_aggregate(c, MONGOC_QUERY_NONE, pipeline, NULL, NULL);
   const bson_t *doc;
   int rc;
+  if (places->n == 0)
+    return MSG_OK;
+  mongoc_cursor_t *cursor = run_waiting(l->s, u, places);
   while ((rc = msg_mongo_next(u, cursor, "lanes", &doc, err)) == MSG_OK)
-    if ((rc = add_waiting(l, doc, node, err)) != MSG_OK)
+    if ((rc = add_waiting(l, places, doc, err)) != MSG_OK)
       break;
   mongoc_cursor_destroy(cursor);
-  bson_destroy(pipeline);
-  mongoc_collection_destroy(c);
   return rc == MSG_NOTFOUND ? MSG_OK : rc;
+}
+
+/* --- those that are collections ------------------------------------------------------------ */
+
+static int load_collections(struct lanes *l, msg_mongo_use *u, const msg_mongo_places *places,
+                            msg_err *err) {
+  int rc = MSG_OK;
+  for (size_t i = 0; rc == MSG_OK && i < places->n; i++) {
+    msg_mongo_session at = msg_mongo_session_at(l->s, places->at[i]);
+    const char *owner;
+    if (places->at[i]->kind != MSG_MONGO_LANES ||
+        !msg_mongo_is_lane(l->s->queue->layout, &l->s->queue->names, at.names.messages, &owner))
+      continue;
+    msg_lane *lane = lanes_add(l, at.names.messages, owner);
+    rc = lane ? msg_mongo_lane_indexed(&at, u, &lane->indexed, err) : msg_err_nomem(err);
+  }
+  return rc;
 }
 
 /* --- the verbs ----------------------------------------------------------------------------- */
 
 static int by_name(const void *a, const void *b) {
-  return strcmp(((const msg_lane *)a)->lane, ((const msg_lane *)b)->lane);
+  return strcmp(((const msg_lane *)a)->owner, ((const msg_lane *)b)->owner);
+}
+
+/* Whoever lives. */
+static void note_owners(struct lanes *l, const msg_mongo_people *people) {
+  for (size_t i = 0; i < l->n; i++)
+    l->at[i].orphan = true;
+  for (size_t i = 0; i < people->n; i++) {
+    msg_mongo_at at;
+    name_of(l, people->at[i].node, &at);
+    msg_lane *lane = lanes_find(l, at.messages);
+    if (lane && people->at[i].alive) {
+      lane->owner_alive = true;
+      lane->orphan = false;
+    }
+  }
 }
 
 /* Every participant has one, and so has every name that something waits for. */
-static int load(msg_mongo_session *s, msg_mongo_use *u, struct lanes *l, msg_err *err) {
+static int load(struct lanes *l, msg_mongo_use *u, msg_err *err) {
   msg_mongo_people people;
-  int rc = msg_mongo_people_load(s, u, &people, err);
+  msg_mongo_places places = {0};
+  int rc = msg_mongo_people_load(l->s, u, &people, err);
+  for (size_t i = 0; rc == MSG_OK && i < people.n; i++) /* first: they know their names */
+    rc = lanes_add_of(l, people.at[i].node) ? MSG_OK : msg_err_nomem(err);
   if (rc == MSG_OK)
-    rc = load_waiting(s, u, NULL, l, err);
-  for (size_t i = 0; rc == MSG_OK && i < people.n; i++)
-    if (!lanes_find(l, people.at[i].node))
-      rc = lanes_add(l, people.at[i].node, 0, 0, err);
-  for (size_t i = 0; i < l->n; i++) {
-    const msg_participant *p = msg_mongo_people_find(&people, l->at[i].lane);
-    l->at[i].owner_alive = p && p->alive;
-    l->at[i].orphan = !l->at[i].owner_alive;
-  }
+    rc = msg_mongo_places_all(l->s, u, &places, err);
+  if (rc == MSG_OK)
+    rc = load_waiting(l, u, &places, err);
+  if (rc == MSG_OK)
+    rc = load_collections(l, u, &places, err);
+  note_owners(l, &people);
+  msg_mongo_places_clear(&places);
   msg_mongo_people_clear(&people);
   if (rc == MSG_OK && l->n > 1)
     qsort(l->at, l->n, sizeof *l->at, by_name);
@@ -131,14 +205,14 @@ static int load(msg_mongo_session *s, msg_mongo_use *u, struct lanes *l, msg_err
 
 int msg_mongo_lanes(msg_session *base, msg_lane_fn fn, void *arg, msg_err *err) {
   msg_mongo_session *s = (msg_mongo_session *)base;
-  struct lanes all = {0};
+  struct lanes all = {.s = s};
   msg_mongo_use u;
   int rc = msg_mongo_seen_flush(s, err);
   if (rc == MSG_OK)
     rc = msg_mongo_take(s->store, "lanes", &u, err);
   if (rc != MSG_OK)
     return rc;
-  rc = load(s, &u, &all, err);
+  rc = load(&all, &u, err);
   msg_mongo_give(&u);
   for (size_t i = 0; rc == MSG_OK && i < all.n; i++)
     rc = fn(arg, &all.at[i]);
@@ -146,39 +220,54 @@ int msg_mongo_lanes(msg_session *base, msg_lane_fn fn, void *arg, msg_err *err) 
   return rc;
 }
 
-/* In this layout nothing is dropped but the participant. */
-static int drop(msg_mongo_session *s, msg_mongo_use *u, const char *lane, msg_err *err) {
-  msg_mongo_people people;
-  struct lanes waiting = {0};
-  int rc = msg_mongo_people_load(s, u, &people, err);
+static int check(const msg_lane *lane, const char *name, msg_err *err) {
+  if (!lane)
+    return msg_err_set(err, MSG_NOTFOUND, "drop: no lane '%s': see table msg_lanes",
+                       msg_show(name).s);
+  if (lane->owner_alive)
+    return msg_err_set(err, MSG_MISUSE, "the owner of lane '%s' is alive: only orphans can go",
+                       msg_show(name).s);
+  if (lane->depth > 0)
+    return msg_err_set(err, MSG_MISUSE,
+                       "lane '%s' holds %lld messages: let '%s' take them, or delete them first",
+                       msg_show(name).s, (long long)lane->depth, msg_show(lane->owner).s);
+  return MSG_OK;
+}
+
+/* The owner's name goes to *owner: the participant goes with its lane. */
+static int drop(msg_mongo_session *s, msg_mongo_use *u, const char *name, char **owner,
+                msg_err *err) {
+  struct lanes all = {.s = s};
+  int rc = load(&all, u, err);
+  const msg_lane *lane = lanes_find(&all, name);
+  bool dropped = true;
   if (rc == MSG_OK)
-    rc = load_waiting(s, u, lane, &waiting, err);
-  const msg_participant *p = msg_mongo_people_find(&people, lane);
-  if (rc == MSG_OK && p && p->alive)
-    rc = msg_err_set(err, MSG_MISUSE,
-                     "the owner of lane '%s' is alive: close it there, or end its process first",
-                     msg_show(lane).s);
-  else if (rc == MSG_OK && waiting.n > 0)
-    rc = msg_err_set(err, MSG_MISUSE,
-                     "lane '%s' holds %lld messages: let '%s' take them, or delete them first",
-                     msg_show(lane).s, (long long)waiting.at[0].depth, msg_show(lane).s);
-  else if (rc == MSG_OK && !p)
-    rc =
-        msg_err_set(err, MSG_NOTFOUND, "drop: no lane '%s': see table msg_lanes", msg_show(lane).s);
-  lanes_clear(&waiting);
-  msg_mongo_people_clear(&people);
+    rc = check(lane, name, err);
+  if (rc == MSG_OK && s->queue->layout->lanes)
+    rc = msg_mongo_lane_drop_empty(s, u, lane->lane, &dropped, err);
+  if (rc == MSG_OK && !dropped)
+    rc = msg_err_set(err, MSG_MISUSE, "a message came into lane '%s' meanwhile: it stays",
+                     msg_show(name).s);
+  if (rc == MSG_OK && !(*owner = msg_strdup(lane->owner)))
+    rc = msg_err_nomem(err);
+  lanes_clear(&all);
   return rc;
 }
 
 int msg_mongo_lane_drop(msg_session *base, const char *lane, msg_err *err) {
   msg_mongo_session *s = (msg_mongo_session *)base;
+  char *owner = NULL;
   msg_mongo_use u;
   int rc = msg_mongo_seen_flush(s, err);
   if (rc == MSG_OK)
     rc = msg_mongo_take(s->store, "drop lane", &u, err);
   if (rc != MSG_OK)
     return rc;
-  rc = drop(s, &u, lane, err);
+  rc = drop(s, &u, lane, &owner, err);
   msg_mongo_give(&u);
-  return rc == MSG_OK ? msg_mongo_presence_withdraw(base, lane, false, err) : rc;
+  if (rc == MSG_OK)
+    rc = msg_mongo_presence_withdraw(base, owner, false, err);
+  bool was = owner != NULL && s->queue->layout->lanes; /* nobody's lane has no participant */
+  msg_free(owner);
+  return rc == MSG_NOTFOUND && was ? MSG_OK : rc;
 }

@@ -7,7 +7,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "store/mongo/interest.h"
-#include "store/mongo/query.h"
+#include "store/mongo/pipe.h"
 #include "store/mongo/status.h"
 #include "store/mongo/tend.h"
 
@@ -64,23 +64,33 @@ static bson_t *visible_filter(const struct beginning *b) {
   return f;
 }
 
+static int look_at(msg_mongo_session *at, msg_mongo_use *u, void *arg, msg_err *err) {
+  struct beginning *b = arg;
+  bson_t *filter = visible_filter(b);
+  bson_t *opts = BCON_NEW("projection", "{", "topic", BCON_INT32(1), "name", BCON_INT32(1),
+                          "timestamp", BCON_INT32(1), "}");
+  msg_mongo_append_durable(at->store, opts);
+  int rc = msg_mongo_each(u, at->names.messages, "listen", filter, opts, note_visible, b, err);
+  bson_destroy(filter);
+  bson_destroy(opts);
+  return rc;
+}
+
 static int begin_now(struct beginning *b, msg_err *err) {
   msg_mongo_use u;
   int rc = msg_mongo_take_bounded(b->s, "listen", &u, err);
   if (rc != MSG_OK)
     return rc;
+  msg_mongo_places places = {0};
   b->since_ms = msg_mongo_now_ms(b->s->store) - SKEW_MS;
-  bson_t *filter = visible_filter(b);
-  bson_t *opts = BCON_NEW("projection", "{", "topic", BCON_INT32(1), "name", BCON_INT32(1),
-                          "timestamp", BCON_INT32(1), "}");
-  msg_mongo_append_durable(b->s->store, opts);
-  rc = msg_mongo_each(&u, b->s->names.messages, "listen", filter, opts, note_visible, b, err);
+  rc = msg_mongo_places_of(b->s, &u, b->pattern, NULL, &places, err);
+  if (rc == MSG_OK)
+    rc = msg_mongo_places_each(b->s, &u, &places, look_at, b, err);
   if (rc == MSG_OK && b->before.n > BEFORE_MAX) {
     b->since_ms = b->youngest_ms;
     msg_mongo_ids_clear(&b->before);
   }
-  bson_destroy(filter);
-  bson_destroy(opts);
+  msg_mongo_places_clear(&places);
   msg_mongo_give(&u);
   return rc;
 }
@@ -286,8 +296,7 @@ static bool is_own(const struct telling *t, const char *node) {
 }
 
 /* An answer; those of one node follow each other, the newest first. */
-static int tell(void *arg, const bson_t *doc, msg_err *err) {
-  struct telling *t = arg;
+static int tell(struct telling *t, const bson_t *doc, msg_err *err) {
   const char *node = msg_mongo_get_text(doc, "sender");
   bson_iter_t it, names, topic;
   int rc = MSG_OK;
@@ -309,6 +318,39 @@ static int tell(void *arg, const bson_t *doc, msg_err *err) {
   return rc;
 }
 
+static mongoc_cursor_t *query_answers(const msg_mongo_session *s, msg_mongo_use *u,
+                                      const msg_mongo_places *places) {
+  bson_t *filter = BCON_NEW("topic", BCON_UTF8(MSG_MONGO_STATUS_TOPIC), "in_answer_to", "{", "$ne",
+                            BCON_NULL, "}");
+  bson_t *project = BCON_NEW("sender", BCON_INT32(1), "timestamp", BCON_INT32(1),
+                             "map_value.message_listeners_by_name", BCON_INT32(1));
+  bson_t *sort = BCON_NEW("sender", BCON_INT32(1), "timestamp", BCON_INT32(-1));
+  msg_mongo_pipe pipe;
+  msg_mongo_append_alive(filter, msg_mongo_now_ms(s->store));
+  msg_mongo_pipe_begin(&pipe, places, filter, project);
+  msg_mongo_pipe_add(&pipe, "$sort", sort);
+  mongoc_cursor_t *cursor = msg_mongo_pipe_run(&pipe, u, NULL);
+  bson_destroy(sort);
+  bson_destroy(project);
+  bson_destroy(filter);
+  return cursor;
+}
+
+static int each_answer(msg_mongo_session *s, msg_mongo_use *u, struct telling *t, msg_err *err) {
+  msg_mongo_places places = {0};
+  const bson_t *doc;
+  int rc = msg_mongo_places_all(s, u, &places, err);
+  if (rc == MSG_OK && places.n) {
+    mongoc_cursor_t *cursor = query_answers(s, u, &places);
+    while ((rc = msg_mongo_next(u, cursor, "listeners", &doc, err)) == MSG_OK)
+      if ((rc = tell(t, doc, err)) != MSG_OK)
+        break;
+    mongoc_cursor_destroy(cursor);
+  }
+  msg_mongo_places_clear(&places);
+  return rc == MSG_NOTFOUND ? MSG_OK : rc;
+}
+
 static int tell_all(msg_mongo_session *s, msg_listener_fn fn, void *arg, msg_err *err) {
   msg_mongo_own *own = NULL;
   msg_mongo_use u;
@@ -318,15 +360,7 @@ static int tell_all(msg_mongo_session *s, msg_listener_fn fn, void *arg, msg_err
     rc = msg_mongo_take(s->store, "listeners", &u, err);
   if (rc == MSG_OK) {
     t.own = own;
-    bson_t *filter = BCON_NEW("topic", BCON_UTF8(MSG_MONGO_STATUS_TOPIC), "in_answer_to", "{",
-                              "$ne", BCON_NULL, "}");
-    bson_t *opts = BCON_NEW("sort", "{", "sender", BCON_INT32(1), "timestamp", BCON_INT32(-1), "}",
-                            "projection", "{", "sender", BCON_INT32(1),
-                            "map_value.message_listeners_by_name", BCON_INT32(1), "}");
-    msg_mongo_append_alive(filter, msg_mongo_now_ms(s->store));
-    rc = msg_mongo_each(&u, s->names.messages, "listeners", filter, opts, tell, &t, err);
-    bson_destroy(filter);
-    bson_destroy(opts);
+    rc = each_answer(s, &u, &t, err);
     msg_mongo_give(&u);
   }
   msg_free(t.last);

@@ -3,11 +3,11 @@
 #include <stdlib.h>
 
 #include "base/mem.h"
+#include "store/mongo/pipe.h"
 
 #define LOCKS_MAX 10000
 
-static int note(void *arg, const bson_t *doc, msg_err *err) {
-  msg_mongo_locks *l = arg;
+static int note(msg_mongo_locks *l, const bson_t *doc, msg_err *err) {
   const char *owner = msg_mongo_get_text(doc, "lock_id");
   struct msg_mongo_lock one = {.until_ms = msg_mongo_get_int(doc, "delete_at", MSG_NEVER)};
   if (!msg_mongo_get_oid(doc, "_id", &one.id))
@@ -21,17 +21,25 @@ static int note(void *arg, const bson_t *doc, msg_err *err) {
   return MSG_OK;
 }
 
-int msg_mongo_locks_read(msg_mongo_session *s, msg_mongo_use *u, const msg_oid *id, int64_t now_ms,
-                         msg_mongo_locks *out, msg_err *err) {
-  bson_t filter = BSON_INITIALIZER;
-  bson_t *opts = BCON_NEW("sort", "{", "_id", BCON_INT32(1), "}", "limit", BCON_INT64(LOCKS_MAX));
+int msg_mongo_locks_read(msg_mongo_use *u, const msg_mongo_places *places, const msg_oid *id,
+                         int64_t now_ms, msg_mongo_locks *out, msg_err *err) {
+  bson_t match = BSON_INITIALIZER, *sort = BCON_NEW("_id", BCON_INT32(1));
+  const bson_t *doc;
+  msg_mongo_pipe pipe;
+  int rc = MSG_OK;
   if (id)
-    msg_mongo_append_oid(&filter, "_id", id);
-  msg_mongo_append_alive(&filter, now_ms);
-  int rc = msg_mongo_each(u, s->names.locks, "look at locks", &filter, opts, note, out, err);
-  bson_destroy(opts);
-  bson_destroy(&filter);
-  return rc;
+    msg_mongo_append_oid(&match, "_id", id);
+  msg_mongo_append_alive(&match, now_ms);
+  msg_mongo_pipe_begin_locks(&pipe, places, &match);
+  msg_mongo_pipe_add(&pipe, "$sort", sort);
+  mongoc_cursor_t *cursor = msg_mongo_pipe_run(&pipe, u, NULL);
+  while (rc == MSG_OK && out->n < LOCKS_MAX &&
+         (rc = msg_mongo_next(u, cursor, "look at locks", &doc, err)) == MSG_OK)
+    rc = note(out, doc, err);
+  mongoc_cursor_destroy(cursor);
+  bson_destroy(sort);
+  bson_destroy(&match);
+  return rc == MSG_NOTFOUND ? MSG_OK : rc;
 }
 
 void msg_mongo_locks_clear(msg_mongo_locks *l) {

@@ -17,7 +17,7 @@
 #define FORGET_TRIES 3000   /* then they are handed out once more: ten minutes */
 
 struct work {
-  msg_mongo_queue *queue; /* NULL: nothing to do */
+  msg_mongo_place *place; /* NULL: nothing to do */
   msg_mongo_seen_by *nodes;
   size_t n, cap;
 };
@@ -47,18 +47,18 @@ static msg_mongo_seen_by *part_of(struct work *w, const char *node) {
   return &w->nodes[w->n++];
 }
 
-/* The marks of one queue, out of those that wait. */
+/* The marks of one place, out of those that wait. */
 static void take_work_locked(msg_mongo_store *store, struct work *w) {
   size_t n = 0;
-  for (msg_mongo_queue *q = store->queues; q && !w->queue; q = q->next) {
-    for (size_t i = 0; i < q->mark_count && n < BATCH; i++) {
-      struct msg_mongo_mark *m = &q->marks[i];
+  for (msg_mongo_place *p = store->places; p && !w->place; p = p->next) {
+    for (size_t i = 0; i < p->mark_count && n < BATCH; i++) {
+      struct msg_mongo_mark *m = &p->marks[i];
       if (!m->later || m->writing)
         continue;
       msg_mongo_seen_by *part = part_of(w, m->node);
       if (!part || msg_mongo_ids_add(&part->ids, &m->id) != MSG_OK)
         return;
-      w->queue = q;
+      w->place = p;
       m->writing = true;
       n++;
     }
@@ -67,39 +67,40 @@ static void take_work_locked(msg_mongo_store *store, struct work *w) {
 
 /* Written: they go. Not written: they wait again. */
 static void end_work_locked(const struct work *w, bool written) {
-  msg_mongo_queue *q = w->queue;
+  msg_mongo_place *p = w->place;
   size_t n = 0;
-  for (size_t i = 0; i < q->mark_count; i++) {
-    struct msg_mongo_mark m = q->marks[i];
+  for (size_t i = 0; i < p->mark_count; i++) {
+    struct msg_mongo_mark m = p->marks[i];
     bool ours = m.writing;
     m.writing = false;
     if (ours && written)
       msg_free(m.node);
     else
-      q->marks[n++] = m;
+      p->marks[n++] = m;
   }
-  q->mark_count = n;
+  p->mark_count = n;
 }
 
-static bool any_later_locked(const msg_mongo_queue *q) {
-  for (size_t i = 0; i < q->mark_count; i++)
-    if (q->marks[i].later)
-      return true;
+static bool any_later_locked(const msg_mongo_session *s) {
+  for (const msg_mongo_place *p = s->store->places; p; p = p->next)
+    for (size_t i = 0; p->queue == s->queue && i < p->mark_count; i++)
+      if (p->marks[i].later)
+        return true;
   return false;
 }
 
 /* ---- what is taken back ---- */
 
 /* The first whose time has come; else *next_ms becomes the time of the next. */
-static msg_mongo_unmark *take_unmark_locked(msg_mongo_store *store, msg_mongo_queue **queue,
+static msg_mongo_unmark *take_unmark_locked(msg_mongo_store *store, msg_mongo_place **place,
                                             int64_t *next_ms) {
   int64_t now_ms = msg_clock_mono_ms();
-  for (msg_mongo_queue *q = store->queues; q; q = q->next) {
-    for (msg_mongo_unmark **at = &q->unmarks; *at; at = &(*at)->next) {
+  for (msg_mongo_place *p = store->places; p; p = p->next) {
+    for (msg_mongo_unmark **at = &p->unmarks; *at; at = &(*at)->next) {
       msg_mongo_unmark *x = *at;
       if (x->at_ms <= now_ms) {
         *at = x->next;
-        *queue = q;
+        *place = p;
         return x;
       }
       *next_ms = x->at_ms < *next_ms ? x->at_ms : *next_ms;
@@ -114,22 +115,22 @@ static void unmark_free(msg_mongo_unmark *x) {
   msg_free(x);
 }
 
-static void drop_marks_locked(msg_mongo_queue *q, const msg_mongo_unmark *x) {
+static void drop_marks_locked(msg_mongo_place *p, const msg_mongo_unmark *x) {
   size_t n = 0;
-  for (size_t i = 0; i < q->mark_count; i++) {
-    if (strcmp(q->marks[i].node, x->node) == 0 && msg_mongo_ids_have(&x->ids, &q->marks[i].id))
-      msg_free(q->marks[i].node);
+  for (size_t i = 0; i < p->mark_count; i++) {
+    if (strcmp(p->marks[i].node, x->node) == 0 && msg_mongo_ids_have(&x->ids, &p->marks[i].id))
+      msg_free(p->marks[i].node);
     else
-      q->marks[n++] = q->marks[i];
+      p->marks[n++] = p->marks[i];
   }
-  q->mark_count = n;
+  p->mark_count = n;
 }
 
 /* Once done they can be handed out. Later again, ever more seldom, for a write that was under way
  * meanwhile. */
-static void end_unmark_locked(msg_mongo_queue *q, msg_mongo_unmark *x, bool done) {
+static void end_unmark_locked(msg_mongo_place *p, msg_mongo_unmark *x, bool done) {
   if (done && !x->again)
-    drop_marks_locked(q, x);
+    drop_marks_locked(p, x);
   int64_t now_ms = msg_clock_mono_ms(), age_ms = now_ms - x->since_ms;
   if (done && age_ms > LOOKS_MS) {
     unmark_free(x);
@@ -137,44 +138,39 @@ static void end_unmark_locked(msg_mongo_queue *q, msg_mongo_unmark *x, bool done
   }
   x->again = x->again || done;
   x->at_ms = now_ms + (done && age_ms > PAUSE_MS ? age_ms : PAUSE_MS);
-  x->next = q->unmarks;
-  q->unmarks = x;
+  x->next = p->unmarks;
+  p->unmarks = x;
 }
 
-static bool take_back(msg_mongo_store *store, const msg_mongo_queue *q, const msg_mongo_unmark *x) {
-  msg_mongo_names names;
+static bool take_back(msg_mongo_store *store, const msg_mongo_place *p, const msg_mongo_unmark *x) {
   msg_mongo_use u;
-  if (msg_mongo_names_of(q->name, &names, NULL) != MSG_OK ||
-      msg_mongo_take(store, "mark", &u, NULL) != MSG_OK)
+  if (msg_mongo_take(store, "mark", &u, NULL) != MSG_OK)
     return false;
-  bool done = msg_mongo_unmark_seen(&u, names.messages, x, NULL) == MSG_OK;
+  bool done = msg_mongo_unmark_seen(&u, p->at.messages, x, NULL) == MSG_OK;
   msg_mongo_give(&u);
   return done;
 }
 
 /* One, if its time has come. *next_ms: when the next is due. */
 static bool unmark_one(msg_mongo_store *store, int64_t *next_ms) {
-  msg_mongo_queue *q = NULL;
-  msg_mongo_unmark *x = take_unmark_locked(store, &q, next_ms);
+  msg_mongo_place *p = NULL;
+  msg_mongo_unmark *x = take_unmark_locked(store, &p, next_ms);
   if (!x)
     return false;
   msg_mutex_unlock(store->mtx);
-  bool done = take_back(store, q, x);
+  bool done = take_back(store, p, x);
   msg_mutex_lock(store->mtx);
-  end_unmark_locked(q, x, done);
+  end_unmark_locked(p, x, done);
   return true;
 }
 
 /* ---- the thread ---- */
 
 static bool write_marks(msg_mongo_store *store, const struct work *w) {
-  msg_mongo_names names;
   msg_mongo_use u;
-  if (msg_mongo_names_of(w->queue->name, &names, NULL) != MSG_OK)
-    return true;
   if (msg_mongo_take(store, "mark", &u, NULL) != MSG_OK)
     return false;
-  bool written = msg_mongo_mark_seen(&u, names.messages, w->nodes, w->n, NULL) == MSG_OK;
+  bool written = msg_mongo_mark_seen(&u, w->place->at.messages, w->nodes, w->n, NULL) == MSG_OK;
   msg_mongo_give(&u);
   return written;
 }
@@ -193,7 +189,7 @@ static void run(void *arg) {
       store->marks_due_ms = 0;
       take_work_locked(store, &w);
     }
-    if (w.queue) {
+    if (w.place) {
       msg_mutex_unlock(store->mtx);
       bool written = write_marks(store, &w);
       failures = written ? 0 : failures + 1;
@@ -202,7 +198,7 @@ static void run(void *arg) {
       msg_cond_broadcast(store->marks_changed);
     }
     int64_t next_ms = lingers ? store->marks_due_ms : msg_clock_mono_ms() + IDLE_MS;
-    bool idle = !unmark_one(store, &next_ms) && !w.queue;
+    bool idle = !unmark_one(store, &next_ms) && !w.place;
     idle = !msg_mongo_regret_try_locked(store, &next_ms) && idle;
     work_clear(&w);
     if (store->marks_stop && (idle || msg_clock_mono_ms() >= end_ms))
@@ -234,12 +230,12 @@ bool msg_mongo_marker_rouse_locked(msg_mongo_store *store) {
 }
 
 bool msg_mongo_marks_later(msg_mongo_session *s, const char *node, const msg_mongo_ids *ids) {
-  msg_mongo_queue *q = s->queue;
+  msg_mongo_place *p = s->place;
   msg_mutex_lock(s->store->mtx);
   bool ok = start_locked(s->store);
-  for (size_t i = 0; ok && i < q->mark_count; i++)
-    if (strcmp(q->marks[i].node, node) == 0 && msg_mongo_ids_have(ids, &q->marks[i].id))
-      q->marks[i].later = true;
+  for (size_t i = 0; ok && i < p->mark_count; i++)
+    if (strcmp(p->marks[i].node, node) == 0 && msg_mongo_ids_have(ids, &p->marks[i].id))
+      p->marks[i].later = true;
   if (ok && s->store->marks_due_ms == 0) {
     s->store->marks_due_ms = msg_clock_mono_ms() + LINGER_MS;
     msg_cond_broadcast(s->store->marks_changed);
@@ -262,8 +258,8 @@ bool msg_mongo_marks_regret(msg_mongo_session *s, const char *node, msg_mongo_id
   if (ok) {
     x->ids = *ids;
     *ids = (msg_mongo_ids){0};
-    x->next = s->queue->unmarks;
-    s->queue->unmarks = x;
+    x->next = s->place->unmarks;
+    s->place->unmarks = x;
   }
   msg_mutex_unlock(s->store->mtx);
   if (!ok)
@@ -274,11 +270,11 @@ bool msg_mongo_marks_regret(msg_mongo_session *s, const char *node, msg_mongo_id
 void msg_mongo_marks_wait(msg_mongo_session *s, int64_t timeout_ms) {
   int64_t deadline_ms = msg_clock_mono_ms() + timeout_ms;
   msg_mutex_lock(s->store->mtx);
-  if (any_later_locked(s->queue)) { /* now */
+  if (any_later_locked(s)) { /* now */
     s->store->marks_due_ms = 0;
     msg_cond_broadcast(s->store->marks_changed);
   }
-  while (any_later_locked(s->queue) && msg_clock_mono_ms() < deadline_ms)
+  while (any_later_locked(s) && msg_clock_mono_ms() < deadline_ms)
     msg_cond_wait_until(s->store->marks_changed, s->store->mtx, deadline_ms);
   msg_mutex_unlock(s->store->mtx);
 }
@@ -292,10 +288,10 @@ void msg_mongo_marks_stop(msg_mongo_store *store) {
     msg_cond_broadcast(store->marks_changed);
   msg_mutex_unlock(store->mtx);
   msg_thread_join(marker);
-  for (msg_mongo_queue *q = store->queues; q; q = q->next)
-    while (q->unmarks) {
-      msg_mongo_unmark *x = q->unmarks;
-      q->unmarks = x->next;
+  for (msg_mongo_place *p = store->places; p; p = p->next)
+    while (p->unmarks) {
+      msg_mongo_unmark *x = p->unmarks;
+      p->unmarks = x->next;
       unmark_free(x);
     }
 }

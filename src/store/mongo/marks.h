@@ -5,6 +5,7 @@
 #ifndef MSG_MONGO_MARKS_H
 #define MSG_MONGO_MARKS_H
 
+#include "store/mongo/place.h"
 #include "store/mongo/query.h"
 
 struct msg_mongo_mark {

@@ -11,10 +11,8 @@
 
 #include "base/thread.h"
 #include "store/mongo/driver.h"
-#include "store/mongo/names.h"
+#include "store/mongo/layout.h"
 #include "store/store.h"
-
-#define MSG_MONGO_IMPLEMENTATION "StandardMessaging"
 
 /* Time limits, ms. */
 #define MSG_MONGO_SELECT_MS  5000  /* until a fitting server is found */
@@ -27,34 +25,16 @@
 #define MSG_MONGO_OPERATIONS 64    /* clients for operations */
 #define MSG_MONGO_CURSORS    64    /* clients for cursor threads */
 
-/* A look that is not taken again for a while. */
-typedef struct msg_mongo_turn {
-  int64_t at_ms, pause_ms; /* the last, 0 never; what follows it */
-} msg_mongo_turn;
-
-/* What is known of one queue in this process. Lives as long as the store. */
+/* One queue in this process, in one layout. Lives as long as the store. */
 typedef struct msg_mongo_queue {
   struct msg_mongo_queue *next;
-  char *name; /* immutable */
+  /* immutable */
+  char *name;
+  const msg_mongo_layout *layout;
+  msg_mongo_names names;
+  struct msg_mongo_place *main; /* NULL: there are as many as topics */
   /* shared: guarded by the store's mtx */
-  bool indexed;                           /* its indexes were seen or made */
-  bool building;                          /* some that were seen could not be used */
-  bool grouped;                           /* a message with a group was met */
-  bool unnamed;                           /* a message with `name` alone was met */
-  int64_t locked_at_ms;                   /* a lock of a Java node was met, monotonic; 0 never */
-  msg_mongo_turn swept;                   /* for what is due */
-  msg_mongo_turn passed;                  /* for heads that Java nodes took */
-  msg_mongo_turn repaired;                /* for groups without head */
-  struct msg_mongo_waiting *first, *last; /* combine.h: single sends to go out */
-  size_t waiting;                         /* how many these are */
-  int inserting;                          /* batches of them under way */
-  size_t served;                          /* sends of the last batch, */
-  int64_t served_at_ms;                   /* which was done then, monotonic */
-  msg_cond *inserted;                     /* immutable; with the store's mtx */
-  struct msg_mongo_unmark *unmarks;       /* marks.h */
-  struct msg_mongo_regret *regrets;       /* regret.h */
-  struct msg_mongo_mark *marks;           /* marks.h */
-  size_t mark_count, mark_cap;
+  struct msg_mongo_regret *regrets; /* regret.h */
 } msg_mongo_queue;
 
 typedef struct msg_mongo_store {
@@ -75,7 +55,9 @@ typedef struct msg_mongo_store {
   /* shared: guarded by mtx */
   msg_mutex *mtx;
   msg_mongo_queue *queues;
-  msg_thread *marker; /* marker.c; NULL not started */
+  struct msg_mongo_place *places; /* place.h */
+  struct msg_mongo_met *met;      /* where.h; NULL none yet */
+  msg_thread *marker;             /* marker.c; NULL not started */
   msg_cond *marks_changed;
   int64_t marks_due_ms; /* monotonic: the marker waits until then; 0 nothing new to wait for */
   bool marks_stop;
@@ -91,7 +73,8 @@ typedef struct msg_mongo_session {
   /* immutable after open */
   msg_mongo_store *store;
   msg_mongo_queue *queue;
-  msg_mongo_names names;
+  struct msg_mongo_place *place;  /* where its messages are; NULL: there are many (place.h) */
+  msg_mongo_names names;          /* messages and locks: of the place */
   int64_t participant_timeout_ms; /* from the settings of session_open, as the rest */
   int64_t write_timeout_ms;
   bool lean;  /* only the indexes that we need */
@@ -194,8 +177,13 @@ int32_t msg_mongo_undone_take(msg_mongo_store *store, const msg_oid *id);
 
 extern const struct msg_store_ops msg_mongo_ops;
 
-/** The facts of a queue, made at first use. NULL when memory is out. */
-msg_mongo_queue *msg_mongo_queue_of(msg_mongo_store *store, const char *name);
+/** A queue (NULL: the default) in a layout, made at first use.
+ *  Errors: MSG_INVALID as msg_mongo_names_of. */
+int msg_mongo_queue_of(msg_mongo_store *store, const char *name, const msg_mongo_layout *layout,
+                       msg_mongo_queue **out, msg_err *err);
+/** *out: like `s`, but on another queue. To be used within the call, never closed. */
+int msg_mongo_session_on(const msg_mongo_session *s, const char *queue, msg_mongo_session *out,
+                         msg_err *err);
 
 /* ---- indexes.c ---- */
 
@@ -204,6 +192,8 @@ msg_mongo_queue *msg_mongo_queue_of(msg_mongo_store *store, const char *name);
 int msg_mongo_indexes(msg_mongo_session *s, msg_mongo_use *u, msg_err *err);
 /** Are they known to be there? */
 bool msg_mongo_is_indexed(msg_mongo_session *s);
+/** The collection went, or may have: they are looked for again. */
+void msg_mongo_forget_indexes(msg_mongo_session *s);
 /** After the error of a query that named one: were they dropped, or are they still being built?
  *  Then they are forgotten: try again, which makes or waits for them. */
 bool msg_mongo_lost_indexes(msg_mongo_session *s, const msg_err *err);

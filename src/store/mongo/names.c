@@ -3,15 +3,20 @@
 #include <string.h>
 
 #include "base/str.h"
+#include "model/topic.h"
 
 #define PREFIX "mmsg_"
 
-static const char *const SUFFIXES[] = {"_lck", "_participants", "_keys", "_listeners"};
+static const char *const SUFFIXES[] = {"_lck", "_participants", "_keys", "_listeners", "_delayed"};
 enum { SUFFIX_COUNT = sizeof SUFFIXES / sizeof SUFFIXES[0] };
 
-/* The length of s without a suffix that only our own collections have; its whole length if none. */
+/* The length of s without a suffix that only our own collections have, or a lane's; its whole
+ * length if none. */
 static size_t stem_length(const char *s) {
+  const char *lane = strstr(s, "_dm_");
   size_t n = strlen(s);
+  if (lane && lane > s)
+    return (size_t)(lane - s);
   for (size_t i = 0; i < SUFFIX_COUNT; i++) {
     size_t k = strlen(SUFFIXES[i]);
     if (n > k && strcmp(s + n - k, SUFFIXES[i]) == 0)
@@ -30,7 +35,7 @@ static void join(char *out, const char *base, const char *suffix) {
 int msg_mongo_names_of(const char *queue, msg_mongo_names *out, msg_err *err) {
   bool standard = !queue || strcmp(queue, "msg") == 0;
   char base[MSG_MONGO_NAME_MAX];
-  if (!standard && strlen(queue) + strlen(PREFIX "_participants") >= sizeof base)
+  if (!standard && strlen(queue) > MSG_QUEUE_MAX)
     return msg_err_set(err, MSG_INVALID, "queue '%s' is too long for MongoDB", msg_show(queue).s);
   if (!standard && stem_length(queue) < strlen(queue))
     return msg_err_set(err, MSG_INVALID,
@@ -77,5 +82,13 @@ void msg_mongo_fold(const char *id, char *out) {
     *out++ = up && c >= 'a' && c <= 'z' ? (char)(c - 'a' + 'A') : c;
     up = false;
   }
+  *out = '\0';
+}
+
+void msg_mongo_fold_topic(char *name) {
+  char *out = name;
+  for (; *name; name++)
+    if (!strchr(" \t\n\v\f\r-/", *name))
+      *out++ = *name == '.' ? '_' : *name;
   *out = '\0';
 }

@@ -1,14 +1,18 @@
-/* names.h - collections of a queue in the Standard layout, as Morphium names them, and ours beside
- * them. */
+/* names.h - collections as Morphium names them, and ours beside them. Pure: no I/O.
+ *
+ * A queue has collections of its own whatever its layout: participants, keys, listeners. Where its
+ * messages are is its layout's (layout.h). */
 #ifndef MSG_MONGO_NAMES_H
 #define MSG_MONGO_NAMES_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 #include "base/err.h"
 
-/* Longest collection name we make, NUL included: a queue name has at most 64 bytes. */
-#define MSG_MONGO_NAME_MAX 96
+/* Longest collection name we make, NUL included: the server's limit of 255 bytes has the database
+ * and a dot in it. */
+#define MSG_MONGO_NAME_MAX 256
 
 typedef struct msg_mongo_names {
   char messages[MSG_MONGO_NAME_MAX];     /* "msg", else "mmsg_<queue>" */
@@ -19,7 +23,8 @@ typedef struct msg_mongo_names {
 } msg_mongo_names;
 
 /** Names for a queue ("msg" or NULL: the default).
- *  Errors: MSG_INVALID too long, or it ends like a collection of another queue ("_lck", ...). */
+ *  Errors: MSG_INVALID too long, or it ends like a collection of another queue ("_lck", ...),
+ *  or has a lane's "_dm_" in it. */
 int msg_mongo_names_of(const char *queue, msg_mongo_names *out, msg_err *err);
 
 /** Is it a collection of messages, of participants or another one of a queue's? Its queue goes to
@@ -29,5 +34,9 @@ bool msg_mongo_queue_of_collection(const char *collection, char *queue);
 /** Fold a sender id as Morphium does for a lane: lower case, "_x" becomes "X". out: as long as id.
  *  Ids that msg_node_name_check admits. ASCII only. */
 void msg_mongo_fold(const char *id, char *out);
+
+/** Fold a name as Morphium does for a topic's collection: blanks, '-' and '/' go, '.' becomes '_'.
+ *  In place. */
+void msg_mongo_fold_topic(char *name);
 
 #endif

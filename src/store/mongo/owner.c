@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "store/mongo/claiming.h"
+#include "store/mongo/where.h"
 
 #define LOCK_WAIT_MS 200
 #define LOCK_STEP_MS 10
@@ -30,6 +31,7 @@ static int note_mine(void *arg, const bson_t *doc, msg_err *err) {
     return msg_err_nomem(err);
   }
   *to = m;
+  msg_mongo_met(c->s, &m.id);
   return MSG_OK;
 }
 

@@ -8,6 +8,7 @@
 #include "base/process.h"
 #include "base/str.h"
 #include "store/mongo/interest.h"
+#include "store/mongo/lane.h"
 #include "store/mongo/tend.h"
 
 /* Morphium removes the document of a node that was silent for three time-outs. */
@@ -40,15 +41,6 @@ static bool is_alive(const msg_mongo_session *s, const char *process, int64_t la
   return msg_clock_add(last_seen_ms, s->participant_timeout_ms) >= msg_mongo_now_ms(s->store);
 }
 
-/* The layout behind a registered name. */
-static const char *layout_of(const char *implementation) {
-  if (strcmp(implementation, "MultiCollectionMessaging") == 0)
-    return "multi";
-  if (strcmp(implementation, "DualChannelMessaging") == 0)
-    return "dual";
-  return "standard";
-}
-
 static char *copy_of(const char *text, bool *nomem) {
   char *copy = msg_strdup(text ? text : "");
   *nomem = *nomem || !copy;
@@ -75,7 +67,7 @@ static int add_person(void *arg, const bson_t *doc, msg_err *err) {
       .node = copy_of(node, &nomem),
       .host = copy_of(text_at(doc, "hostname"), &nomem),
       .implementation = copy_of(ours ? ours : named, &nomem),
-      .layout = copy_of(layout ? layout : layout_of(named ? named : ""), &nomem),
+      .layout = copy_of(layout ? layout : msg_mongo_layout_announced(named)->name, &nomem),
       .process = copy_of(text_at(doc, "sq.process"), &nomem),
       .pid = (int)number_at(doc, "sq.pid"),
       .automatic = number_at(doc, "sq.automatic") != 0,
@@ -138,20 +130,21 @@ int msg_mongo_presence_list(msg_session *base, msg_participant_fn fn, void *arg,
 /* --- writing ------------------------------------------------------------------------------- */
 
 /* As Morphium writes them: $set of the whole document, its _id too. */
-static bson_t *document_of(const msg_participant *p, int64_t last_seen_ms, bool claims) {
+static bson_t *document_of(const msg_mongo_layout *layout, const msg_participant *p,
+                           int64_t last_seen_ms, bool claims) {
   return BCON_NEW("$set", "{", "_id", BCON_UTF8(p->node), "implementation",
-                  BCON_UTF8(MSG_MONGO_IMPLEMENTATION), "hostname",
-                  BCON_UTF8(p->host ? p->host : ""), "started_at", BCON_INT64(p->started_at_ms),
-                  "last_seen", BCON_INT64(last_seen_ms), "sq", "{", "implementation",
-                  BCON_UTF8(p->implementation), "layout", BCON_UTF8(p->layout), "process",
+                  BCON_UTF8(layout->implementation), "hostname", BCON_UTF8(p->host ? p->host : ""),
+                  "started_at", BCON_INT64(p->started_at_ms), "last_seen", BCON_INT64(last_seen_ms),
+                  "sq", "{", "implementation", BCON_UTF8(p->implementation), "layout",
+                  BCON_UTF8(p->layout && p->layout[0] ? p->layout : layout->name), "process",
                   BCON_UTF8(p->process), "pid", BCON_INT32(p->pid), "automatic",
                   BCON_BOOL(p->automatic), "claims", BCON_BOOL(claims), "}", "}");
 }
 
-static bool add_upsert(mongoc_bulk_operation_t *bulk, const msg_participant *p,
-                       int64_t last_seen_ms, bool claims, bson_error_t *error) {
+static bool add_upsert(msg_mongo_session *s, mongoc_bulk_operation_t *bulk,
+                       const msg_participant *p, int64_t last_seen_ms, bson_error_t *error) {
   bson_t *filter = BCON_NEW("_id", BCON_UTF8(p->node));
-  bson_t *change = document_of(p, last_seen_ms, claims);
+  bson_t *change = document_of(s->queue->layout, p, last_seen_ms, msg_mongo_interest_claims(s));
   bson_t *opts = BCON_NEW("upsert", BCON_BOOL(true));
   bool ok = mongoc_bulk_operation_update_one_with_opts(bulk, filter, change, opts, error);
   bson_destroy(filter);
@@ -214,8 +207,8 @@ static int note_foreign(void *arg, const bson_t *doc, msg_err *err) {
 
 static int find_foreign(msg_mongo_session *s, msg_mongo_use *u, struct foreign *f, msg_err *err) {
   f->since_ms = msg_mongo_now_ms(s->store) - s->participant_timeout_ms;
-  bson_t *filter = BCON_NEW("implementation", "{", "$nin", "[", BCON_UTF8(MSG_MONGO_IMPLEMENTATION),
-                            BCON_NULL, "]", "}");
+  bson_t *filter = BCON_NEW("implementation", "{", "$nin", "[",
+                            BCON_UTF8(s->queue->layout->implementation), BCON_NULL, "]", "}");
   int rc = msg_mongo_each(u, s->names.participants, "announce", filter, NULL, note_foreign, f, err);
   bson_destroy(filter);
   return rc;
@@ -262,12 +255,36 @@ static int delete_one(msg_mongo_session *s, msg_mongo_use *u, const char *node, 
   return rc;
 }
 
+/* Two nodes that share a lane take each other's messages. */
+static int check_lane(msg_mongo_session *s, msg_mongo_use *u, const msg_participant *p,
+                      msg_err *err) {
+  msg_mongo_people people = {0};
+  if (!s->queue->layout->lanes)
+    return MSG_OK;
+  const msg_mongo_place *mine = msg_mongo_place_lane(s, p->node);
+  int rc = msg_mongo_people_load(s, u, &people, err);
+  for (size_t i = 0; rc == MSG_OK && i < people.n; i++) {
+    const msg_participant *other = &people.at[i];
+    if (other->alive && strcmp(other->node, p->node) != 0 &&
+        msg_mongo_place_lane(s, other->node) == mine)
+      rc = msg_err_set(err, MSG_MISUSE,
+                       "announce: sender ids '%s' and '%s' would share lane '%s': choose another",
+                       msg_show(p->node).s, msg_show(other->node).s, mine->at.messages);
+  }
+  msg_mongo_people_clear(&people);
+  return rc;
+}
+
 static int put(msg_mongo_session *s, msg_mongo_use *u, const msg_participant *p, msg_err *err) {
   bson_error_t error = {0};
   int64_t gone;
+  int rc = check_lane(s, u, p, err);
+  if (rc == MSG_OK)
+    rc = msg_mongo_lane_make(s, u, p->node, err);
+  if (rc != MSG_OK)
+    return rc;
   mongoc_bulk_operation_t *bulk = new_bulk(s, u);
-  bool claims = msg_mongo_interest_claims(s);
-  int rc = run_bulk(s, bulk, add_upsert(bulk, p, p->last_seen_ms, claims, &error), &error, err);
+  rc = run_bulk(s, bulk, add_upsert(s, bulk, p, p->last_seen_ms, &error), &error, err);
   if (rc == MSG_OK)
     rc = check(s, u, p->node, err);
   if (rc == MSG_MISUSE)
@@ -303,7 +320,7 @@ int msg_mongo_heartbeat(msg_mongo_session *s, msg_mongo_use *u, msg_err *err) {
   mongoc_bulk_operation_t *bulk = new_bulk(s, u);
   bool ok = add_prune(bulk, now_ms - PRUNE_TIMEOUTS * s->participant_timeout_ms, &error);
   for (size_t i = 0; ok && i < n; i++)
-    ok = add_upsert(bulk, &own[i].row, now_ms, msg_mongo_interest_claims(s), &error);
+    ok = add_upsert(s, bulk, &own[i].row, now_ms, &error);
   rc = run_bulk(s, bulk, ok, &error, err);
   msg_mongo_own_free(own, n);
   return rc == MSG_OK ? check(s, u, NULL, err) : rc;
@@ -330,6 +347,9 @@ static int withdraw(msg_mongo_session *s, msg_mongo_use *u, const char *node, bo
       msg_mongo_heard_drop(s->store, s->queue, node);
     rc = delete_one(s, u, node, &gone, err);
   }
+  if (rc == MSG_OK && p)
+    rc = msg_mongo_lane_leave(s, u, node,
+                              p->automatic && strcmp(p->process, msg_process_self()) == 0, err);
   msg_mongo_people_clear(&people);
   return rc == MSG_OK && gone == 0 ? no_participant(node, err) : rc;
 }

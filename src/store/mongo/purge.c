@@ -34,7 +34,8 @@ static int purge(msg_mongo_session *s, msg_mongo_use *u, const msg_mongo_texts *
                  int64_t *count, msg_err *err) {
   int64_t now_ms = msg_mongo_now_ms(s->store);
   msg_mongo_locks locks = {0};
-  int rc = msg_mongo_locks_read(s, u, NULL, now_ms, &locks, err);
+  msg_mongo_places place = {&s->place, 1, 1};
+  int rc = msg_mongo_locks_read(u, &place, NULL, now_ms, &locks, err);
   for (size_t i = 0; rc == MSG_OK && i < topics->n; i += MSG_MONGO_TOPICS_MAX) {
     size_t n = topics->n - i < MSG_MONGO_TOPICS_MAX ? topics->n - i : MSG_MONGO_TOPICS_MAX;
     msg_mongo_result result = {0};
@@ -117,22 +118,34 @@ static int redrive(msg_mongo_session *s, msg_mongo_use *u, const msg_mongo_texts
 typedef int (*on_topics)(msg_mongo_session *s, msg_mongo_use *u, const msg_mongo_texts *topics,
                          int64_t *count, msg_err *err);
 
+struct acting {
+  const msg_pattern *pattern;
+  on_topics act;
+  int64_t n;
+};
+
+static int act_at(msg_mongo_session *at, msg_mongo_use *u, void *arg, msg_err *err) {
+  struct acting *w = arg;
+  msg_mongo_texts topics = {0};
+  int rc = msg_mongo_topics_of(at, u, w->pattern, NULL, 0, &topics, err);
+  if (rc == MSG_OK && topics.n)
+    rc = w->act(at, u, &topics, &w->n, err);
+  msg_mongo_texts_clear(&topics);
+  return rc;
+}
+
 static int run(msg_session *base, const char *what, const msg_pattern *pattern, on_topics act,
                int64_t *count, msg_err *err) {
   msg_mongo_session *s = (msg_mongo_session *)base;
+  struct acting w = {.pattern = pattern, .act = act};
   msg_mongo_use u;
-  msg_mongo_texts topics = {0};
-  int64_t n = 0;
   int rc = msg_mongo_take(s->store, what, &u, err);
   if (rc != MSG_OK)
     return rc;
-  rc = msg_mongo_topics_of(s, &u, pattern, NULL, 0, &topics, err);
-  if (rc == MSG_OK)
-    rc = act(s, &u, &topics, &n, err);
-  msg_mongo_texts_clear(&topics);
+  rc = msg_mongo_everywhere(s, &u, act_at, &w, err);
   msg_mongo_give(&u);
   if (rc == MSG_OK)
-    *count = n;
+    *count = w.n;
   return rc;
 }
 

@@ -29,11 +29,13 @@ msg_message msg_mongo_stamped(const msg_message *m, int64_t now_ms) {
   return copy;
 }
 
-static int build(msg_mongo_session *s, const msg_message *m, bool stamp, bool head, bson_t *doc,
-                 msg_err *err) {
+/* `now_ms`: server's time by which it was routed. */
+static int build(msg_mongo_session *s, const msg_message *m, int64_t now_ms, bool stamp, bool head,
+                 bson_t *doc, msg_err *err) {
+  bool later = msg_mongo_is_later(s, m, now_ms);
   msg_mongo_standing standing = {.head = head,
                                  .blocked = m->group && m->exclusive && !head,
-                                 .now_ms = msg_mongo_now_ms(s->store),
+                                 .now_ms = later ? now_ms : INT64_MAX,
                                  .shift_ms = s->store->clock_offset_ms};
   if (!stamp)
     return msg_mongo_document(m, &standing, doc, err);
@@ -43,21 +45,24 @@ static int build(msg_mongo_session *s, const msg_message *m, bool stamp, bool he
 
 /* ---- one alone ---- */
 
-static int put_one(msg_mongo_session *s, const msg_message *m, msg_err *err) {
+static int put_one(msg_mongo_session *s, const msg_mongo_routes *r, msg_err *err) {
   bson_t doc = BSON_INITIALIZER;
-  int rc = build(s, m, false, false, &doc, err);
+  msg_mongo_session at = msg_mongo_session_at(s, r->at[0].place);
+  const msg_message *m = r->at[0].items[0]->message;
+  int rc = build(&at, m, r->now_ms, false, false, &doc, err);
   if (rc == MSG_OK)
-    rc = msg_mongo_combine(s, m, &doc, err);
+    rc = msg_mongo_combine(&at, m, &doc, err);
   bson_destroy(&doc);
   return rc;
 }
 
 /* ---- many ---- */
 
-/* One run of the work. */
+/* One run of the work, at one place. */
 struct putting {
   msg_mongo_txn *t;
   msg_mongo_putting *p;
+  const msg_mongo_route *route;
   msg_mongo_groups groups; /* head: it has one */
 };
 
@@ -80,9 +85,9 @@ static int find_heads(struct putting *w, msg_err *err) {
   bson_t *opts =
       BCON_NEW("projection", "{", "topic", BCON_INT32(1), "sq.group", BCON_INT32(1), "}");
   int rc = MSG_OK;
-  for (size_t i = 0; i < w->p->n; i++) {
-    const msg_message *m = w->p->items[i].message;
-    if (m->group && !w->p->items[i].existed &&
+  for (size_t i = 0; i < w->route->n; i++) {
+    const msg_message *m = w->route->items[i]->message;
+    if (m->group && !w->route->items[i]->existed &&
         !msg_mongo_groups_add(&w->groups, m->topic, m->group))
       rc = msg_err_nomem(err);
   }
@@ -117,11 +122,12 @@ static int refused(struct putting *w, const bson_t *reply, const bson_error_t *e
     w->t->again = true; /* another was faster to be the group's head */
     return msg_mongo_fail(w->t->u->store, "send", error, NULL, err);
   }
-  for (size_t i = 0; i < w->p->n; i++) {
+  for (size_t i = 0; i < w->route->n; i++) {
+    const msg_oid *id = &w->route->items[i]->message->id;
     char hex[MSG_OID_HEX + 1];
-    msg_oid_hex(&w->p->items[i].message->id, hex);
+    msg_oid_hex(id, hex);
     if (strstr(message, hex))
-      return msg_mongo_taken(&w->p->items[i].message->id, err);
+      return msg_mongo_taken(id, err);
   }
   return msg_mongo_fail(w->t->u->store, "send", error, NULL, err);
 }
@@ -148,22 +154,23 @@ static int next_batch(struct putting *w, size_t *i, bson_t **docs, size_t *n, ms
   size_t bytes = 0;
   int rc = MSG_OK;
   *n = 0;
-  for (; rc == MSG_OK && *i < w->p->n && *n < BATCH_ROWS && bytes < BATCH_BYTES; ++*i) {
-    msg_put *item = &w->p->items[*i];
+  for (; rc == MSG_OK && *i < w->route->n && *n < BATCH_ROWS && bytes < BATCH_BYTES; ++*i) {
+    const msg_put *item = w->route->items[*i];
     if (item->existed)
       continue;
     docs[*n] = bson_new();
-    rc = build(w->t->s, item->message, w->p->stamp, becomes_head(w, item->message), docs[*n], err);
+    rc = build(w->t->s, item->message, w->p->routes->now_ms, w->p->stamp,
+               becomes_head(w, item->message), docs[*n], err);
     bytes += docs[(*n)++]->len;
   }
   return rc;
 }
 
 static int insert_all(struct putting *w, msg_err *err) {
-  size_t most = w->p->n < BATCH_ROWS ? w->p->n : BATCH_ROWS;
+  size_t most = w->route->n < BATCH_ROWS ? w->route->n : BATCH_ROWS;
   bson_t **docs = msg_alloc(most * sizeof *docs);
   int rc = docs ? MSG_OK : msg_err_nomem(err);
-  for (size_t i = 0; rc == MSG_OK && i < w->p->n;) {
+  for (size_t i = 0; rc == MSG_OK && i < w->route->n;) {
     size_t n = 0;
     rc = next_batch(w, &i, docs, &n, err);
     if (rc == MSG_OK && n)
@@ -175,18 +182,28 @@ static int insert_all(struct putting *w, msg_err *err) {
   return rc;
 }
 
-int msg_mongo_put_work(msg_mongo_txn *t, void *arg, msg_err *err) {
-  struct putting w = {.t = t, .p = arg};
-  for (size_t i = 0; i < w.p->n; i++) {
-    w.p->items[i].existed = false;
-    w.p->items[i].id = w.p->items[i].message->id;
-  }
-  int rc = msg_mongo_keys_enter(t, w.p->items, w.p->n, err);
-  if (rc == MSG_OK)
-    rc = find_heads(&w, err);
+static int put_at(msg_mongo_txn *t, msg_mongo_putting *p, const msg_mongo_route *route,
+                  msg_err *err) {
+  msg_mongo_session at = msg_mongo_session_at(t->s, route->place), *s = t->s;
+  struct putting w = {.t = t, .p = p, .route = route};
+  t->s = &at;
+  int rc = find_heads(&w, err);
   if (rc == MSG_OK)
     rc = insert_all(&w, err);
+  t->s = s;
   msg_mongo_groups_clear(&w.groups);
+  return rc;
+}
+
+int msg_mongo_put_work(msg_mongo_txn *t, void *arg, msg_err *err) {
+  msg_mongo_putting *p = arg;
+  for (size_t i = 0; i < p->n; i++) {
+    p->items[i].existed = false;
+    p->items[i].id = p->items[i].message->id;
+  }
+  int rc = msg_mongo_keys_enter(t, p->items, p->n, err);
+  for (size_t i = 0; rc == MSG_OK && i < p->routes->n; i++)
+    rc = put_at(t, p, &p->routes->at[i], err);
   return rc;
 }
 
@@ -218,46 +235,59 @@ bool msg_mongo_is_plain(const msg_message *m) {
 }
 
 /* A follower that came while its head went: nobody else would call it. */
-static int look_after_groups(msg_mongo_session *s, msg_mongo_use *u, const msg_put *items, size_t n,
-                             msg_err *err) {
+static int groups_at(msg_mongo_session *s, msg_mongo_use *u, const msg_mongo_route *route,
+                     msg_err *err) {
+  msg_mongo_session at = msg_mongo_session_at(s, route->place);
   msg_mongo_groups g = {0};
   int rc = MSG_OK;
-  for (size_t i = 0; i < n; i++) {
-    const msg_message *m = items[i].message;
-    if (m->group && m->exclusive && !items[i].existed &&
+  for (size_t i = 0; i < route->n; i++) {
+    const msg_message *m = route->items[i]->message;
+    if (m->group && m->exclusive && !route->items[i]->existed &&
         !msg_mongo_groups_add(&g, m->topic, m->group))
       rc = msg_err_nomem(err);
   }
   if (rc == MSG_OK && g.n)
-    rc = msg_mongo_groups_promote(s, u, &g, err);
+    rc = msg_mongo_groups_promote(&at, u, &g, err);
   msg_mongo_groups_clear(&g);
   return rc;
 }
 
-static int put_many(msg_mongo_session *s, msg_mongo_use *u, const msg_actor *actor, msg_put *items,
-                    size_t n, msg_err *err) {
-  msg_mongo_putting p = {.actor = actor, .items = items, .n = n};
-  int rc = check_ids(items, n, err);
+int msg_mongo_put_groups(msg_mongo_session *s, msg_mongo_use *u, const msg_mongo_routes *r,
+                         msg_err *err) {
+  int rc = MSG_OK;
+  for (size_t i = 0; rc == MSG_OK && i < r->n; i++)
+    rc = groups_at(s, u, &r->at[i], err);
+  return rc;
+}
+
+static int put_many(msg_mongo_session *s, msg_mongo_use *u, msg_mongo_putting *p, msg_err *err) {
+  int rc = check_ids(p->items, p->n, err);
   if (rc == MSG_OK)
-    rc = msg_mongo_transact(s, u, "send", msg_mongo_put_work, &p, err);
-  return rc == MSG_OK ? look_after_groups(s, u, items, n, err) : rc;
+    rc = msg_mongo_routes_ready(s, u, p->routes, err);
+  if (rc == MSG_OK)
+    rc = msg_mongo_transact(s, u, "send", msg_mongo_put_work, p, err);
+  return rc == MSG_OK ? msg_mongo_put_groups(s, u, p->routes, err) : rc;
 }
 
 static int put(msg_mongo_session *s, const msg_actor *actor, msg_put *items, size_t n,
                msg_err *err) {
   msg_mongo_use u;
-  if (n == 1 && msg_mongo_is_plain(items[0].message)) {
-    items[0].id = items[0].message->id;
-    items[0].existed = false;
-    return put_one(s, items[0].message, err);
-  }
-  int rc = msg_mongo_take_bounded(s, "send", &u, err);
+  msg_mongo_routes routes;
+  msg_mongo_putting p = {.actor = actor, .items = items, .n = n, .routes = &routes};
+  int rc = msg_mongo_routes_of(s, items, n, &routes, err);
   if (rc != MSG_OK)
     return rc;
-  rc = msg_mongo_indexes(s, &u, err);
-  if (rc == MSG_OK)
-    rc = put_many(s, &u, actor, items, n, err);
-  msg_mongo_give(&u);
+  if (n == 1 && routes.n == 1 && msg_mongo_is_plain(items[0].message)) {
+    items[0].id = items[0].message->id;
+    items[0].existed = false;
+    rc = put_one(s, &routes, err);
+  } else {
+    rc = msg_mongo_take_bounded(s, "send", &u, err);
+    if (rc == MSG_OK)
+      rc = put_many(s, &u, &p, err);
+    msg_mongo_give(&u);
+  }
+  msg_mongo_routes_clear(&routes);
   return rc;
 }
 

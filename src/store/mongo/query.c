@@ -1,4 +1,5 @@
 #include "store/mongo/query.h"
+#include "store/mongo/place.h"
 
 #include <string.h>
 
@@ -118,13 +119,13 @@ void msg_mongo_now_expr(bson_t *out, int64_t plus_ms) {
 
 static void note_unnamed(msg_mongo_session *s) {
   msg_mutex_lock(s->store->mtx);
-  s->queue->unnamed = true;
+  s->place->unnamed = true;
   msg_mutex_unlock(s->store->mtx);
 }
 
 bool msg_mongo_is_unnamed(msg_mongo_session *s) {
   msg_mutex_lock(s->store->mtx);
-  bool is = s->queue->unnamed;
+  bool is = s->place->unnamed;
   msg_mutex_unlock(s->store->mtx);
   return is;
 }
@@ -156,8 +157,8 @@ static bool is_wanted(const char *topic, const msg_pattern *pattern,
 }
 
 /* Distinct values of a field by its index. */
-static int distinct(msg_mongo_session *s, msg_mongo_use *u, const char *field, const bson_t *query,
-                    bson_t *reply, msg_err *err) {
+static int distinct(const msg_mongo_session *s, msg_mongo_use *u, const char *field,
+                    const bson_t *query, bson_t *reply, msg_err *err) {
   bson_error_t error;
   bson_t cmd = BSON_INITIALIZER;
   BSON_APPEND_UTF8(&cmd, "distinct", s->names.messages);
@@ -184,7 +185,7 @@ static int gather(const bson_t *reply, const msg_pattern *pattern, const msg_pat
   return MSG_OK;
 }
 
-static int gather_from(msg_mongo_session *s, msg_mongo_use *u, const char *field,
+static int gather_from(const msg_mongo_session *s, msg_mongo_use *u, const char *field,
                        const bson_t *query, const msg_pattern *pattern,
                        const msg_pattern *const *paused, size_t paused_count, msg_mongo_texts *out,
                        bool *unnamed, msg_err *err) {
@@ -196,11 +197,40 @@ static int gather_from(msg_mongo_session *s, msg_mongo_use *u, const char *field
   return rc;
 }
 
+int msg_mongo_topics_in(const msg_mongo_session *at, msg_mongo_use *u, msg_mongo_texts *out,
+                        msg_err *err) {
+  bson_t all = BSON_INITIALIZER;
+  bool unnamed = false;
+  int rc = gather_from(at, u, "topic", &all, NULL, NULL, 0, out, &unnamed, err);
+  bson_destroy(&all);
+  return rc;
+}
+
+/* At the place of a topic: of those met there. Which was never met may be on its way. */
+static int topics_at(msg_mongo_session *s, msg_mongo_use *u, const msg_pattern *pattern,
+                     const msg_pattern *const *paused, size_t paused_count, msg_mongo_texts *out,
+                     msg_err *err) {
+  msg_mongo_texts met = {0};
+  bool exact = pattern && msg_pattern_kind_of(pattern) == MSG_PATTERN_EXACT;
+  int rc = exact ? MSG_OK : msg_mongo_place_topics(s, u, s->place, &met, err);
+  if (exact && msg_mongo_place_is_of(s->place, msg_pattern_text(pattern)) &&
+      msg_mongo_texts_add(&met, msg_pattern_text(pattern)) != MSG_OK)
+    rc = msg_err_nomem(err);
+  for (size_t i = 0; rc == MSG_OK && i < met.n; i++)
+    if (is_wanted(met.at[i], pattern, paused, paused_count) &&
+        msg_mongo_texts_add(out, met.at[i]) != MSG_OK)
+      rc = msg_err_nomem(err);
+  msg_mongo_texts_clear(&met);
+  return rc;
+}
+
 int msg_mongo_topics_of(msg_mongo_session *s, msg_mongo_use *u, const msg_pattern *pattern,
                         const msg_pattern *const *paused, size_t paused_count, msg_mongo_texts *out,
                         msg_err *err) {
   bson_t query = BSON_INITIALIZER;
   bool unnamed = false, ignored = false;
+  if (s->place->kind == MSG_MONGO_TOPIC)
+    return topics_at(s, u, pattern, paused, paused_count, out, err);
   if (pattern && msg_pattern_kind_of(pattern) == MSG_PATTERN_EXACT) {
     const char *topic = msg_pattern_text(pattern);
     return !is_wanted(topic, pattern, paused, paused_count) ||

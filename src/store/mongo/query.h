@@ -42,6 +42,9 @@ void msg_mongo_append_there(bson_t *doc);
 /** {$add: ["$$NOW", plus]}, to be destroyed. */
 void msg_mongo_now_expr(bson_t *out, int64_t plus_ms);
 
+/** The topics of the messages in the session's collection, whatever it is. */
+int msg_mongo_topics_in(const msg_mongo_session *at, msg_mongo_use *u, msg_mongo_texts *out,
+                        msg_err *err);
 /** The topics that a pattern means, less the paused ones: the name itself, else out of those that
  *  the queue has. A NULL pattern: all. */
 int msg_mongo_topics_of(msg_mongo_session *s, msg_mongo_use *u, const msg_pattern *pattern,

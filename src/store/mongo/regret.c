@@ -9,6 +9,7 @@
 #include "store/mongo/group.h"
 #include "store/mongo/job.h"
 #include "store/mongo/marks.h"
+#include "store/mongo/place.h"
 
 #define PAUSE_MS   500    /* after a failure, and at least between looks */
 #define LOOKS_MS   240000 /* how long a write may be under way */
@@ -175,10 +176,9 @@ static int end_session(msg_mongo_use *u, const bson_t *lsid, msg_err *err) {
   return rc == MSG_UNAVAILABLE ? rc : MSG_OK;
 }
 
-static int undo(msg_mongo_session *s, msg_mongo_use *u, const msg_mongo_regret *r, msg_err *err) {
-  int rc = r->lsid ? end_session(u, r->lsid, err) : MSG_OK;
-  if (rc == MSG_OK && r->put.n)
-    rc = remove_put(s, u, r, err);
+static int undo(msg_mongo_session *s, msg_mongo_use *u, void *arg, msg_err *err) {
+  const msg_mongo_regret *r = arg;
+  int rc = r->put.n ? remove_put(s, u, r, err) : MSG_OK;
   if (rc == MSG_OK && r->settled.n)
     rc = revive_settled(s, u, r, err);
   if (rc == MSG_OK && r->claimed.n)
@@ -193,7 +193,7 @@ static int undo_now(msg_mongo_session *s, const msg_mongo_regret *r, msg_err *er
   int rc = msg_mongo_take_bounded(s, "undo", &u, err);
   if (rc != MSG_OK)
     return rc;
-  rc = undo(s, &u, r, err);
+  rc = r->lsid ? end_session(&u, r->lsid, err) : msg_mongo_everywhere(s, &u, undo, (void *)r, err);
   msg_mongo_give(&u);
   return rc;
 }
@@ -292,8 +292,12 @@ static void end_locked(msg_mongo_store *store, msg_mongo_queue *q, msg_mongo_reg
 }
 
 static bool undo_for(msg_mongo_store *store, msg_mongo_queue *q, const msg_mongo_regret *r) {
-  msg_mongo_session s = {.store = store, .queue = q, .write_timeout_ms = MSG_MONGO_WRITE_MS};
-  return msg_mongo_names_of(q->name, &s.names, NULL) == MSG_OK && undo_now(&s, r, NULL) == MSG_OK;
+  msg_mongo_session s = {.store = store,
+                         .queue = q,
+                         .place = q->main,
+                         .names = q->names,
+                         .write_timeout_ms = MSG_MONGO_WRITE_MS};
+  return undo_now(&s, r, NULL) == MSG_OK;
 }
 
 bool msg_mongo_regret_try_locked(msg_mongo_store *store, int64_t *next_ms) {

@@ -11,6 +11,7 @@
 #include "base/mem.h"
 #include "store/mongo/marks.h"
 #include "store/mongo/query.h"
+#include "store/mongo/where.h"
 
 struct marking {
   msg_mongo_session *s;
@@ -87,9 +88,17 @@ static void append_marked(bson_t *doc, const char *key, const char *node) {
 }
 
 /* A second stage: delete_at of those that go after processing, once nobody else is to have it. */
-static void append_deletion(bson_t *pipeline) {
+static void append_deletion(bson_t *pipeline, bool in_lane) {
   bson_t now;
   msg_mongo_now_expr(&now, 0);
+  if (in_lane) { /* a copy of its own */
+    BCON_APPEND(pipeline, "1", "{", "$set", "{", "delete_at", "{", "$cond", "[",
+                BCON_UTF8("$delete_after_processing"), "{", "$add", "[", BCON_DOCUMENT(&now), "{",
+                "$ifNull", "[", BCON_UTF8("$delete_after_processing_time"), BCON_INT32(0), "]", "}",
+                "]", "}", BCON_UTF8("$delete_at"), "]", "}", "}", "}");
+    bson_destroy(&now);
+    return;
+  }
   BCON_APPEND(pipeline, "1", "{", "$set", "{", "delete_at", "{", "$cond", "[", "{", "$and", "[",
               BCON_UTF8("$delete_after_processing"), "{", "$cond", "[", "{", "$isArray",
               BCON_UTF8("$recipients"), "}", "{", "$setIsSubset", "[", BCON_UTF8("$recipients"),
@@ -198,7 +207,7 @@ static int mark(struct marking *w, msg_err *err) {
   append_token(&set, w->token);
   bson_t *change = BCON_NEW("0", "{", "$set", BCON_DOCUMENT(&set), "}");
   if (w->deletes)
-    append_deletion(change);
+    append_deletion(change, w->s->place->kind == MSG_MONGO_LANES);
   int rc = w->soon ? msg_mongo_update_soon(w->u, w->s->names.messages, "await", &filter, change,
                                            &result, err)
                    : msg_mongo_update(w->u, w->s->names.messages, "await", &filter, change, &result,
@@ -275,14 +284,11 @@ static int run(struct marking *w, msg_err *err) {
   return rc;
 }
 
-static int seen(msg_session *base, const msg_actor *actor, const msg_list *list, bool soon,
-                bool *won, msg_err *err) {
-  msg_mongo_session *s = (msg_mongo_session *)base;
+static int seen_at(msg_mongo_session *s, const msg_actor *actor, const msg_list *list, bool soon,
+                   bool *won, msg_err *err) {
   msg_mongo_use u = {0};
   struct marking w = {.s = s, .u = &u, .actor = actor, .list = list, .soon = soon};
   msg_oid token = msg_oid_new();
-  if (list->n == 0)
-    return MSG_OK;
   w.shared = actor->settings->sender_id != NULL;
   msg_oid_hex(&token, w.token);
   w.mine = msg_zalloc(2 * list->n * sizeof *w.mine);
@@ -300,6 +306,66 @@ static int seen(msg_session *base, const msg_actor *actor, const msg_list *list,
   msg_mongo_ids_clear(&w.ids);
   msg_mongo_ids_clear(&w.lost);
   msg_free(w.mine);
+  return rc;
+}
+
+/* Those of the list that are at a spot: borrowed copies. */
+static int part_seen(msg_mongo_session *s, const msg_actor *actor, const msg_list *list,
+                     const msg_mongo_spot *spot, bool soon, bool *won, msg_err *err) {
+  msg_mongo_session at = msg_mongo_session_at(s, spot->place);
+  msg_message *rows = msg_alloc(list->n * sizeof *rows);
+  bool *theirs = msg_zalloc(list->n * sizeof *theirs);
+  msg_list part = {rows, 0, list->n};
+  int rc = rows && theirs ? MSG_OK : msg_err_nomem(err);
+  for (size_t i = 0; rc == MSG_OK && i < list->n; i++)
+    if (msg_mongo_ids_have(&spot->ids, &list->at[i].id))
+      rows[part.n++] = list->at[i];
+  if (rc == MSG_OK && part.n)
+    rc = seen_at(&at, actor, &part, soon, theirs, err);
+  for (size_t i = 0, k = 0; rc == MSG_OK && i < list->n; i++)
+    if (msg_mongo_ids_have(&spot->ids, &list->at[i].id))
+      won[i] = theirs[k++];
+  msg_free(theirs);
+  msg_free(rows);
+  return rc;
+}
+
+/* Where they are: asked only for those that this process has not met. */
+static int find_spots(msg_mongo_session *s, const msg_list *list, msg_mongo_spots *spots,
+                      msg_err *err) {
+  msg_mongo_ids ids = {0};
+  msg_mongo_use u = {0};
+  bool known = true;
+  int rc = MSG_OK;
+  for (size_t i = 0; rc == MSG_OK && i < list->n; i++) {
+    known = known && msg_mongo_last_met(s, &list->at[i].id);
+    rc = msg_mongo_ids_add(&ids, &list->at[i].id) == MSG_OK ? MSG_OK : msg_err_nomem(err);
+  }
+  if (rc == MSG_OK && !known)
+    rc = msg_mongo_take_bounded(s, "await", &u, err);
+  if (rc == MSG_OK)
+    rc = msg_mongo_recall(s, &u, ids.at, ids.n, spots, err);
+  msg_mongo_give(&u);
+  msg_mongo_ids_clear(&ids);
+  return rc;
+}
+
+/* Copies in the lanes of others are theirs. */
+static int seen(msg_session *base, const msg_actor *actor, const msg_list *list, bool soon,
+                bool *won, msg_err *err) {
+  msg_mongo_session *s = (msg_mongo_session *)base;
+  msg_mongo_spots spots = {0};
+  if (list->n == 0)
+    return MSG_OK;
+  if (!s->queue->layout->lanes)
+    return seen_at(s, actor, list, soon, won, err);
+  const msg_mongo_place *lane = msg_mongo_place_lane(s, actor->node);
+  memset(won, 0, list->n * sizeof *won);
+  int rc = find_spots(s, list, &spots, err);
+  for (size_t i = 0; rc == MSG_OK && i < spots.n; i++)
+    if (spots.at[i].place->kind != MSG_MONGO_LANES || spots.at[i].place == lane)
+      rc = part_seen(s, actor, list, &spots.at[i], soon, won, err);
+  msg_mongo_spots_clear(&spots);
   return rc;
 }
 

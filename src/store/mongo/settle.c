@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "store/mongo/group.h"
+#include "store/mongo/split.h"
 
 #define PAUSE_MS 50
 
@@ -145,22 +146,35 @@ static int settle(struct settling *w, msg_err *err) {
   return rc;
 }
 
-int msg_mongo_settle(msg_session *base, const msg_actor *actor, const msg_settle *how,
-                     msg_settle_item *items, size_t n, msg_err *err) {
-  msg_mongo_session *s = (msg_mongo_session *)base;
-  msg_mongo_use u;
-  struct settling w = {.s = s, .u = &u, .actor = actor, .how = how};
+static int settle_at(msg_mongo_session *at, msg_mongo_use *u, const msg_actor *actor,
+                     const msg_settle *how, msg_mongo_piece *piece, msg_err *err) {
+  struct settling w = {.s = at, .u = u, .actor = actor, .how = how};
   msg_oid mark = msg_oid_new();
   msg_oid_hex(&mark, w.mark);
-  int rc = msg_mongo_parts_of(items, n, &w.parts, err);
+  int rc = msg_mongo_parts_of(piece->items, piece->n, &w.parts, err);
   if (rc == MSG_OK)
-    rc = msg_mongo_take_bounded(s, WHAT[how->verb], &u, err);
-  if (rc == MSG_OK) {
     do
       rc = settle(&w, err);
     while (rc == MSG_OK && msg_mongo_parts_next(&w.parts));
-    msg_mongo_give(&u);
-  }
   msg_mongo_parts_clear(&w.parts);
+  return rc;
+}
+
+int msg_mongo_settle(msg_session *base, const msg_actor *actor, const msg_settle *how,
+                     msg_settle_item *items, size_t n, msg_err *err) {
+  msg_mongo_session *s = (msg_mongo_session *)base;
+  msg_mongo_split split = {0};
+  msg_mongo_use u;
+  int rc = msg_mongo_take_bounded(s, WHAT[how->verb], &u, err);
+  if (rc != MSG_OK)
+    return rc;
+  rc = msg_mongo_split_of(s, &u, items, n, &split, err);
+  for (size_t i = 0; rc == MSG_OK && i < split.n; i++) {
+    msg_mongo_session at = msg_mongo_session_at(s, split.at[i].place);
+    rc = settle_at(&at, &u, actor, how, &split.at[i], err);
+  }
+  msg_mongo_give(&u);
+  msg_mongo_split_done(&split, items, n);
+  msg_mongo_split_clear(&split);
   return rc;
 }

@@ -9,11 +9,22 @@
 /* A reply of fewer than BATCH events that is no larger ends where the stream did. */
 #define FULL_BYTES (4u << 20)
 
+#define WHOLE "$cmd.aggregate"
+
+static bool is_whole(const msg_mongo_stream *s) {
+  return strcmp(s->collection, WHOLE) == 0;
+}
+
+/* For texts. */
+static const char *label(const msg_mongo_stream *s) {
+  return is_whole(s) ? s->store->db : s->collection;
+}
+
 /* MSG_UNAVAILABLE would say that the place is gone for good. */
 static int fail(msg_mongo_stream *s, const bson_error_t *error, const bson_t *reply, msg_err *err) {
   char what[MSG_MONGO_NAME_MAX + 16];
   s->broken = true;
-  snprintf(what, sizeof what, "watch '%s'", s->collection);
+  snprintf(what, sizeof what, "watch '%s'", label(s));
   int rc = msg_mongo_fail(s->store, what, error, reply, err);
   if (rc != MSG_UNAVAILABLE)
     return rc;
@@ -85,7 +96,7 @@ static bool read_cursor(msg_mongo_stream *s, const bson_t *reply, const char *ba
 static int refuse_reply(msg_mongo_stream *s, msg_err *err) {
   s->broken = true;
   return msg_err_set(err, MSG_BACKEND, "watch '%s': a reply without events (MongoDB at %s)",
-                     s->collection, s->store->hosts);
+                     label(s), s->store->hosts);
 }
 
 /* What was committed before stays unseen by it: the caller looks once it is open. */
@@ -93,11 +104,15 @@ static int aggregate(msg_mongo_stream *s, const bson_t *match, const bson_t *pro
                      msg_err *err) {
   bson_t reply;
   bson_iter_t events;
-  bson_t *command =
-      BCON_NEW("aggregate", BCON_UTF8(s->collection), "pipeline", "[", "{", "$changeStream", "{",
-               "fullDocument", "default", "}", "}", "{", "$match", BCON_DOCUMENT(match), "}", "{",
-               "$project", BCON_DOCUMENT(project), "}", "]", "cursor", "{", "batchSize",
-               BCON_INT32(0), "}", "readConcern", "{", "level", "majority", "}");
+  bson_t *command = bson_new();
+  if (is_whole(s))
+    BSON_APPEND_INT32(command, "aggregate", 1);
+  else
+    BSON_APPEND_UTF8(command, "aggregate", s->collection);
+  BCON_APPEND(command, "pipeline", "[", "{", "$changeStream", "{", "fullDocument", "default", "}",
+              "}", "{", "$match", BCON_DOCUMENT(match), "}", "{", "$project",
+              BCON_DOCUMENT(project), "}", "]", "cursor", "{", "batchSize", BCON_INT32(0), "}",
+              "readConcern", "{", "level", "majority", "}");
   int rc = run(s, command, &reply, err);
   if (rc == MSG_OK && (!read_cursor(s, &reply, "firstBatch", &events) || s->cursor_id == 0))
     rc = refuse_reply(s, err);
@@ -111,7 +126,7 @@ int msg_mongo_stream_open(msg_mongo_store *store, const char *collection, const 
   msg_mongo_stream *s = out;
   memset(s, 0, sizeof *s);
   s->store = store;
-  snprintf(s->collection, sizeof s->collection, "%s", collection);
+  snprintf(s->collection, sizeof s->collection, "%s", collection ? collection : WHOLE);
   int rc = msg_mongo_take_cursor(store, "watch", &s->use, err);
   if (rc == MSG_OK)
     rc = choose_server(s, err);
@@ -162,8 +177,8 @@ int msg_mongo_stream_next(msg_mongo_stream *s, int64_t wait_ms, bson_t *reply, b
   s->broken = true;
   return msg_err_set(
       err, MSG_CORRUPT,
-      "watch '%s': the stream has ended: was the collection dropped? (MongoDB at %s)",
-      s->collection, s->store->hosts);
+      "watch '%s': the stream has ended: was the collection dropped? (MongoDB at %s)", label(s),
+      s->store->hosts);
 }
 
 void msg_mongo_stream_close(msg_mongo_stream *s) {

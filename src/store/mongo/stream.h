@@ -13,7 +13,7 @@ typedef struct msg_mongo_stream {
   msg_mongo_store *store;
   msg_mongo_use use; /* kept while open */
   mongoc_client_session_t *session;
-  char collection[MSG_MONGO_NAME_MAX];
+  char collection[MSG_MONGO_NAME_MAX]; /* "$cmd.aggregate": of the database */
   uint32_t server_id;
   int64_t cursor_id; /* 0: not open */
   bool broken;       /* a command failed: no farewell */
@@ -22,7 +22,8 @@ typedef struct msg_mongo_stream {
   _Atomic int64_t replied_ms, token_ms; /* monotonic: last reply, last resume token; 0 never */
 } msg_mongo_stream;
 
-/** `match`: of the events wanted, the first $match behind $changeStream; `project` a $project.
+/** `collection` NULL: all of the database. `match`: of the events wanted, the first $match
+ *  behind $changeStream; `project` a $project.
  *  Errors: as msg_mongo_fail, but MSG_IO instead of MSG_UNAVAILABLE: to be tried again. */
 int msg_mongo_stream_open(msg_mongo_store *store, const char *collection, const bson_t *match,
                           const bson_t *project, msg_mongo_stream *out, msg_err *err);

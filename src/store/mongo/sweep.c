@@ -3,8 +3,10 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "store/mongo/apart.h"
 #include "store/mongo/change.h"
 #include "store/mongo/group.h"
+#include "store/mongo/place.h"
 
 #define PAUSE_MS  50
 #define PASS_MS   500  /* between looks for heads that Java nodes took, and ... */
@@ -81,6 +83,8 @@ static void append_past(bson_t *filter, const char *field, int64_t ms) {
 
 static int bring_back(msg_mongo_session *s, msg_mongo_use *u, const msg_mongo_ids *ids,
                       int64_t max_attempts, msg_err *err) {
+  if (s->place->kind == MSG_MONGO_APART)
+    return msg_mongo_apart_out(s, u, ids, err);
   bson_t filter = BSON_INITIALIZER, *change = msg_mongo_change_free("sweep", 0, max_attempts);
   msg_mongo_append_ids(&filter, "_id", "$in", ids->at, ids->n);
   BCON_APPEND(&filter, "sq.state", "{", "$in", "[", BCON_UTF8("claimed"), BCON_UTF8("delayed"), "]",
@@ -186,32 +190,45 @@ static void end_turn(msg_mongo_session *s, msg_mongo_turn *turn) {
 /* ---- groups: what no time tells ---- */
 
 static int tend_groups(msg_mongo_session *s, msg_mongo_use *u, int *moved, msg_err *err) {
-  msg_mongo_queue *q = s->queue;
+  msg_mongo_place *p = s->place;
   int rc = MSG_OK;
   *moved = 0;
-  if (is_turn(s, &q->passed, PASS_MS, false)) {
+  if (is_turn(s, &p->passed, PASS_MS, false)) {
     rc = msg_mongo_groups_pass(s, u, moved, err);
-    end_turn(s, &q->passed);
+    end_turn(s, &p->passed);
   }
-  if (rc == MSG_OK && is_turn(s, &q->repaired, REPAIR_MS, false)) {
+  if (rc == MSG_OK && is_turn(s, &p->repaired, REPAIR_MS, false)) {
     rc = msg_mongo_groups_repair(s, u, err);
-    end_turn(s, &q->repaired);
+    end_turn(s, &p->repaired);
   }
   return rc;
 }
 
-int msg_mongo_sweep_groups(msg_mongo_session *s, int *moved, msg_err *err) {
-  msg_mongo_use u;
-  *moved = 0;
+/* One of the queue's whose turn it is. */
+static msg_mongo_place *next_grouped(msg_mongo_session *s) {
+  int64_t now_ms = msg_clock_now_ms();
   msg_mutex_lock(s->store->mtx);
-  bool is = s->queue->grouped && is_time(&s->queue->passed, msg_clock_now_ms());
+  msg_mongo_place *p = s->store->places;
+  while (p && (p->queue != s->queue || !p->grouped || !is_time(&p->passed, now_ms)))
+    p = p->next;
   msg_mutex_unlock(s->store->mtx);
-  if (!is)
-    return MSG_OK;
-  int rc = msg_mongo_take(s->store, "look at groups", &u, err);
-  if (rc == MSG_OK)
-    rc = tend_groups(s, &u, moved, err);
-  msg_mongo_give(&u);
+  return p;
+}
+
+int msg_mongo_sweep_groups(msg_mongo_session *s, int *moved, msg_err *err) {
+  msg_mongo_place *p;
+  msg_mongo_use u;
+  int rc = MSG_OK;
+  *moved = 0;
+  while (rc == MSG_OK && (p = next_grouped(s))) {
+    msg_mongo_session at = msg_mongo_session_at(s, p);
+    int passed = 0;
+    rc = msg_mongo_take(s->store, "look at groups", &u, err);
+    if (rc == MSG_OK)
+      rc = tend_groups(&at, &u, &passed, err);
+    *moved += passed;
+    msg_mongo_give(&u);
+  }
   return rc;
 }
 
@@ -221,7 +238,7 @@ int msg_mongo_sweep(msg_mongo_session *s, msg_mongo_use *u, int64_t max_attempts
   int passed = 0;
   if (moved)
     *moved = 0;
-  if (!is_turn(s, &s->queue->swept, PAUSE_MS, force))
+  if (!is_turn(s, &s->place->swept, PAUSE_MS, force))
     return MSG_OK;
   int rc = look(s, u, &d, err);
   size_t n = d.over.n + d.back.n + d.settled.n + d.done.n + d.recent.n;

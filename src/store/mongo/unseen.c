@@ -3,11 +3,13 @@
 
 #include "base/mem.h"
 #include "model/options.h"
+#include "store/mongo/apart.h"
 #include "store/mongo/marks.h"
 #include "store/mongo/query.h"
+#include "store/mongo/where.h"
 
 struct looking {
-  msg_mongo_session *s;
+  msg_mongo_session *s; /* at the place that is looked at */
   msg_mongo_use *u;
   const msg_actor *actor;
   const msg_unseen *q;
@@ -144,8 +146,9 @@ static int append_filter(struct looking *l, bson_t *filter, int *n, msg_err *err
     return MSG_OK;
   }
   BSON_APPEND_ARRAY_BEGIN(filter, "$or", &any);
-  int rc = append_directs(l, &any, n, err);
-  for (size_t i = 0; rc == MSG_OK && i < l->listen_count; i++)
+  int rc = l->s->place->kind == MSG_MONGO_TOPIC ? MSG_OK : append_directs(l, &any, n, err);
+  bool here = l->s->place->kind != MSG_MONGO_LANES;
+  for (size_t i = 0; rc == MSG_OK && here && i < l->listen_count; i++)
     if (is_wanted(l, &l->listens[i]))
       rc = append_listen(l, &l->listens[i], &any, n, err);
   bson_append_array_end(filter, &any);
@@ -171,11 +174,12 @@ static int note(void *arg, const bson_t *doc, msg_err *err) {
     return msg_err_nomem(err);
   }
   *to = m;
+  msg_mongo_met(l->s, &m.id);
   return MSG_OK;
 }
 
 /* Those whose mark is under way come from the server, too: room for them. */
-static int look(struct looking *l, msg_err *err) {
+static int look_at(struct looking *l, msg_err *err) {
   bson_t filter = BSON_INITIALIZER;
   int sources = 0;
   msg_mongo_ids_clear(&l->marks);
@@ -217,21 +221,55 @@ static int look_closer(struct looking *l, bool *more, msg_err *err) {
   return rc;
 }
 
-static int unseen(struct looking *l, msg_list *out, msg_err *err) {
+/* At one place. Answers are never delayed, nor of nodes without topics. */
+static int unseen_at(msg_mongo_session *at, msg_mongo_use *u, void *arg, msg_err *err) {
+  struct looking *l = arg;
+  size_t before = l->got.n;
   bool more = false;
-  if (l->q->answers_to) { /* never delayed, nor of nodes without topics */
-    int found = look(l, err);
-    return found == MSG_OK ? hand_over(l, out, err) : found;
-  }
-  int rc = msg_mongo_sweep(l->s, l->u, l->actor->settings->max_attempts, false, NULL, err);
+  l->s = at;
+  l->u = u;
+  if (l->q->answers_to)
+    return before < l->q->max ? look_at(l, err) : MSG_OK;
+  int rc = msg_mongo_sweep(at, u, l->actor->settings->max_attempts, false, NULL, err);
   if (rc == MSG_OK)
-    rc = msg_mongo_listens(l->s, l->u, l->actor->node, &l->listens, &l->listen_count, err);
-  if (rc == MSG_OK)
-    rc = look(l, err);
-  if (rc == MSG_OK && l->got.n == 0)
+    rc = look_at(l, err);
+  if (rc == MSG_OK && l->got.n == before)
     rc = look_closer(l, &more, err);
-  if (rc == MSG_OK && more)
-    rc = look(l, err);
+  return rc == MSG_OK && more ? look_at(l, err) : rc;
+}
+
+/* Answers are in the lane, but for those of nodes without lanes. */
+static int places_of(msg_mongo_session *s, struct looking *l, msg_mongo_places *out, msg_err *err) {
+  const char *node = l->actor->node;
+  int rc = s->queue->layout->lanes ? msg_mongo_places_add(out, msg_mongo_place_lane(s, node), err)
+                                   : MSG_OK;
+  if (l->q->answers_to)
+    return rc == MSG_OK && s->queue->main ? msg_mongo_places_add(out, s->queue->main, err) : rc;
+  for (size_t i = 0; rc == MSG_OK && i < l->listen_count; i++) {
+    msg_pattern *pattern;
+    if (!is_wanted(l, &l->listens[i]))
+      continue;
+    rc = msg_pattern_new(l->listens[i].pattern, &pattern, err);
+    if (rc == MSG_OK) {
+      rc = msg_mongo_places_of(s, l->u, pattern, NULL, out, err);
+      msg_pattern_free(pattern);
+    }
+  }
+  return rc == MSG_OK && s->queue->main ? msg_mongo_places_add(out, s->queue->main, err) : rc;
+}
+
+static int unseen(msg_mongo_session *s, struct looking *l, msg_list *out, msg_err *err) {
+  msg_mongo_places places = {0};
+  int rc = l->q->answers_to
+               ? MSG_OK
+               : msg_mongo_listens(s, l->u, l->actor->node, &l->listens, &l->listen_count, err);
+  if (rc == MSG_OK && !l->q->answers_to)
+    rc = msg_mongo_apart_sweep(s, l->u, err);
+  if (rc == MSG_OK)
+    rc = places_of(s, l, &places, err);
+  if (rc == MSG_OK)
+    rc = msg_mongo_places_each(s, l->u, &places, unseen_at, l, err);
+  msg_mongo_places_clear(&places);
   return rc == MSG_OK ? hand_over(l, out, err) : rc;
 }
 
@@ -239,11 +277,11 @@ int msg_mongo_unseen(msg_session *base, const msg_actor *actor, const msg_unseen
                      msg_list *out, msg_err *err) {
   msg_mongo_session *s = (msg_mongo_session *)base;
   msg_mongo_use u;
-  struct looking l = {.s = s, .u = &u, .actor = actor, .q = query};
+  struct looking l = {.u = &u, .actor = actor, .q = query};
   int rc = msg_mongo_take_bounded(s, "await", &u, err);
   if (rc != MSG_OK)
     return rc;
-  rc = unseen(&l, out, err);
+  rc = unseen(s, &l, out, err);
   msg_list_clear(&l.got);
   msg_mongo_ids_clear(&l.marks);
   if (l.listens)

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "store/mongo/group.h"
+#include "store/mongo/where.h"
 
 #define TRIES 10
 
@@ -70,7 +71,8 @@ static void append_life(const struct changing *w, bson_t *set) {
 /* Where it stands with its new time: delayed, or out. */
 static void append_standing(const struct changing *w, bson_t *set, bool *goes_out) {
   int64_t at_ms = w->update->deliver_at_ms + w->s->store->clock_offset_ms;
-  bool late = at_ms > msg_mongo_now_ms(w->s->store);
+  bool apart = w->s->place->kind == MSG_MONGO_APART; /* the sweep moves it */
+  bool late = apart || at_ms > msg_mongo_now_ms(w->s->store);
   /* what listeners had keeps their marks */
   bool out = !w->m.exclusive && w->m.state != MSG_STATE_DELAYED;
   bool placed = !out && strcmp(w->state, "blocked") != 0 && strcmp(w->state, "dead") != 0 &&
@@ -150,18 +152,21 @@ static int run(struct changing *w, msg_err *err) {
                      "update: the message changes all the time: try again when it is at rest");
 }
 
+static int change_at(msg_mongo_session *at, msg_mongo_use *u, void *arg, msg_err *err) {
+  struct changing *w = arg;
+  w->s = at;
+  w->u = u;
+  int rc = run(w, err);
+  if (rc == MSG_OK && at->place->kind == MSG_MONGO_APART && w->update->has_deliver_at)
+    rc = msg_mongo_sweep(at, u, INT64_MAX, true, NULL, err);
+  return rc;
+}
+
 int msg_mongo_change(msg_session *base, const msg_actor *actor, const msg_oid *id,
                      const msg_update *update, msg_err *err) {
-  msg_mongo_session *s = (msg_mongo_session *)base;
-  msg_mongo_use u;
-  struct changing w = {.s = s, .u = &u, .id = id, .update = update};
+  struct changing w = {.id = id, .update = update};
   (void)actor;
-  int rc = msg_mongo_take_bounded(s, "update", &u, err);
-  if (rc != MSG_OK)
-    return rc;
-  rc = run(&w, err);
-  msg_mongo_give(&u);
-  return rc;
+  return msg_mongo_where_each((msg_mongo_session *)base, "update", id, change_at, &w, err);
 }
 
 /* ---- removing ---- */
@@ -177,7 +182,8 @@ static int note_gone(void *arg, const bson_t *doc, msg_err *err) {
   return msg_mongo_groups_add_of(&w->groups, doc, err);
 }
 
-static int remove_it(msg_mongo_session *s, msg_mongo_use *u, const msg_oid *id, msg_err *err) {
+static int remove_at(msg_mongo_session *s, msg_mongo_use *u, void *arg, msg_err *err) {
+  const msg_oid *id = arg;
   struct removing w = {0};
   msg_mongo_result result = {0};
   bson_t filter = BSON_INITIALIZER;
@@ -199,13 +205,6 @@ static int remove_it(msg_mongo_session *s, msg_mongo_use *u, const msg_oid *id, 
 }
 
 int msg_mongo_remove(msg_session *base, const msg_actor *actor, const msg_oid *id, msg_err *err) {
-  msg_mongo_session *s = (msg_mongo_session *)base;
-  msg_mongo_use u;
   (void)actor;
-  int rc = msg_mongo_take_bounded(s, "delete", &u, err);
-  if (rc != MSG_OK)
-    return rc;
-  rc = remove_it(s, &u, id, err);
-  msg_mongo_give(&u);
-  return rc;
+  return msg_mongo_where_each((msg_mongo_session *)base, "delete", id, remove_at, (void *)id, err);
 }

@@ -14,10 +14,12 @@
 #include "store/mongo/interest.h"
 #include "store/mongo/presence.h"
 #include "store/mongo/query.h"
+#include "store/mongo/reach.h"
 #include "store/mongo/rivals.h"
 #include "store/mongo/status.h"
 #include "store/mongo/stream.h"
 #include "store/mongo/tend.h"
+#include "store/mongo/where.h"
 
 #define ROUND_MS   500   /* one getMore: a stop waits no longer */
 #define REFRESH_MS 10000 /* what is due next is asked again: claims of others are not heard; and */
@@ -49,6 +51,11 @@ typedef struct mongo_watch {
   /* shared */
   atomic_bool woken;
 } mongo_watch;
+
+/* The queue has collections; one stream of the database tells of them. */
+static bool is_of_many(const mongo_watch *w) {
+  return w->session->queue->layout->lanes;
+}
 
 /* --- deadlines ----------------------------------------------------------------------------- */
 
@@ -83,6 +90,18 @@ static int stop_at_first(void *arg, const bson_t *doc, msg_err *err) {
   return MSG_OK;
 }
 
+struct readiness {
+  const bson_t *filter, *opts;
+  bool ready;
+};
+
+static int look_ready(msg_mongo_session *at, msg_mongo_use *u, void *arg, msg_err *err) {
+  struct readiness *r = arg;
+  return r->ready ? MSG_OK
+                  : msg_mongo_each(u, at->names.messages, "watch", r->filter, r->opts,
+                                   stop_at_first, &r->ready, err);
+}
+
 /* Does something wait that is claimed here? That a Java node gave a lock back is not told by the
  * stream. */
 static bool is_anything_ready(mongo_watch *w) {
@@ -98,8 +117,9 @@ static bool is_anything_ready(mongo_watch *w) {
   BSON_APPEND_BOOL(&filter, "exclusive", true);
   msg_mongo_append_untaken(&filter);
   if (msg_mongo_take(w->store, "watch", &u, NULL) == MSG_OK) {
-    msg_mongo_each(&u, w->session->names.messages, "watch", &filter, opts, stop_at_first, &ready,
-                   NULL);
+    struct readiness look = {&filter, opts, false};
+    msg_mongo_everywhere(w->session, &u, look_ready, &look, NULL);
+    ready = look.ready;
     msg_mongo_give(&u);
   }
   bson_destroy(opts);
@@ -107,15 +127,19 @@ static bool is_anything_ready(mongo_watch *w) {
   return ready;
 }
 
+static int sweep_at(msg_mongo_session *at, msg_mongo_use *u, void *arg, msg_err *err) {
+  const mongo_watch *w = arg;
+  int moved = 1, rc = MSG_OK;
+  while (rc == MSG_OK && moved && !atomic_load(&w->woken))
+    rc = msg_mongo_sweep(at, u, w->settings.max_attempts, true, &moved, err);
+  return rc;
+}
+
 /* Moves what is due. */
 static void sweep(mongo_watch *w) {
   msg_mongo_use u;
-  int moved = 0, rc = msg_mongo_take(w->store, "sweep", &u, NULL);
-  while (rc == MSG_OK && !atomic_load(&w->woken)) {
-    rc = msg_mongo_sweep(w->session, &u, w->settings.max_attempts, true, &moved, NULL);
-    if (moved == 0)
-      break;
-  }
+  if (msg_mongo_take(w->store, "sweep", &u, NULL) == MSG_OK)
+    msg_mongo_everywhere(w->session, &u, sweep_at, w, NULL);
   msg_mongo_give(&u);
 }
 
@@ -126,13 +150,16 @@ static bool tend_groups(mongo_watch *w) {
   return moved > 0;
 }
 
+static int look_grouped(msg_mongo_session *at, msg_mongo_use *u, void *arg, msg_err *err) {
+  (void)arg;
+  return msg_mongo_is_grouped(at) ? MSG_OK : msg_mongo_look_grouped(at, u, err);
+}
+
 static void look_for_groups(mongo_watch *w) {
   msg_mongo_use u;
-  if (!msg_mongo_is_grouped(w->session) &&
-      msg_mongo_take(w->store, "look at groups", &u, NULL) == MSG_OK) {
-    msg_mongo_look_grouped(w->session, &u, NULL);
-    msg_mongo_give(&u);
-  }
+  if (msg_mongo_take(w->store, "look at groups", &u, NULL) == MSG_OK)
+    msg_mongo_everywhere(w->session, &u, look_grouped, NULL, NULL);
+  msg_mongo_give(&u);
 }
 
 /* The others shall know whether claims wait here, and we of theirs. */
@@ -249,12 +276,29 @@ static int tell_insert(mongo_watch *w, const bson_t *doc) {
   return blocked ? MSG_OK : tell_change(w);
 }
 
-static int take_insert(mongo_watch *w, const bson_t *doc) {
+/* Where it is, noted for who gets it. False: it is none of the queue's. */
+static bool note_place(mongo_watch *w, const char *collection, const msg_mongo_arrival *a) {
+  if (!is_of_many(w))
+    return true;
+  msg_mongo_place *p = collection ? msg_mongo_place_named(w->session, collection) : NULL;
+  if (!p || (p->kind == MSG_MONGO_TOPIC && !(a->topic && msg_mongo_place_is_of(p, a->topic))))
+    return false;
+  if (p->kind == MSG_MONGO_TOPIC)
+    msg_mongo_place_note(w->store, p, a->topic);
+  msg_mongo_session at = msg_mongo_session_at(w->session, p);
+  if (a->has_id)
+    msg_mongo_met(&at, &a->id);
+  return true;
+}
+
+static int take_insert(mongo_watch *w, const char *collection, const bson_t *doc) {
   msg_mongo_arrival a;
   bson_iter_t it;
   if (!bson_iter_init(&it, doc))
     return MSG_OK;
   msg_mongo_arrival_read(&it, &a);
+  if (!note_place(w, collection, &a))
+    return MSG_OK;
   if (a.until_ms != 0)
     at_latest(&w->due_ms, a.until_ms);
   if (a.has_id && !a.answer && a.topic && strcmp(a.topic, MSG_MONGO_STATUS_TOPIC) == 0)
@@ -269,15 +313,35 @@ static int take_update(mongo_watch *w) {
   return tell_change(w);
 }
 
+/* A lane of ours is made anew: somebody dropped it, hastily. */
+static void renew(mongo_watch *w, const char *collection) {
+  msg_mongo_place *p = msg_mongo_place_named(w->session, collection);
+  msg_mongo_use u;
+  if (!p)
+    return;
+  msg_mongo_session at = msg_mongo_session_at(w->session, p);
+  msg_mongo_forget_indexes(&at);
+  if (p->kind == MSG_MONGO_LANES && msg_mongo_owns_lane(w->session, collection) &&
+      msg_mongo_take(w->store, "watch", &u, NULL) == MSG_OK) {
+    msg_mongo_indexes(&at, &u, NULL);
+    msg_mongo_give(&u);
+  }
+}
+
 /* Errors: MSG_CORRUPT what ends a stream. */
 static int take_event(mongo_watch *w, bson_iter_t *event, msg_err *err) {
-  const char *type = "";
+  const char *type = "", *collection = NULL;
+  bson_iter_t ns;
   bson_t doc;
   bool has_doc = false;
   while (bson_iter_next(event)) {
     const char *key = bson_iter_key(event);
     if (strcmp(key, "operationType") == 0 && BSON_ITER_HOLDS_UTF8(event)) {
       type = bson_iter_utf8(event, NULL);
+    } else if (strcmp(key, "ns") == 0 && BSON_ITER_HOLDS_DOCUMENT(event) &&
+               bson_iter_recurse(event, &ns) && bson_iter_find(&ns, "coll") &&
+               BSON_ITER_HOLDS_UTF8(&ns)) {
+      collection = bson_iter_utf8(&ns, NULL);
     } else if (strcmp(key, "fullDocument") == 0 && BSON_ITER_HOLDS_DOCUMENT(event)) {
       uint32_t len;
       const uint8_t *data;
@@ -287,20 +351,31 @@ static int take_event(mongo_watch *w, bson_iter_t *event, msg_err *err) {
   }
   int rc = MSG_OK;
   if (strcmp(type, "insert") == 0)
-    rc = has_doc ? take_insert(w, &doc) : MSG_OK;
+    rc = has_doc ? take_insert(w, collection, &doc) : MSG_OK;
   else if (strcmp(type, "update") == 0)
     rc = take_update(w);
-  else
+  else if (is_of_many(w) && collection) { /* one of many: the stream goes on */
+    renew(w, collection);
+    rc = tell_change(w);
+  } else
     return msg_err_set(err, MSG_CORRUPT, "watch '%s': its stream ends with '%s' (MongoDB at %s)",
-                       w->session->names.messages, type, w->store->hosts);
+                       w->session->queue->name, type, w->store->hosts);
   return rc == MSG_OK ? MSG_OK : msg_err_nomem(err);
 }
 
 static int open_stream(mongo_watch *w, msg_err *err) {
   bson_t *match = msg_mongo_interest_match(w->session, &w->interest);
   bson_t *project = msg_mongo_wanted_fields();
-  int rc =
-      msg_mongo_stream_open(w->store, w->session->names.messages, match, project, &w->stream, err);
+  const char *collection = w->session->names.messages;
+  if (is_of_many(w)) {
+    bson_t *reach = msg_mongo_reach(w->session), *both;
+    both = BCON_NEW("$and", "[", BCON_DOCUMENT(match), BCON_DOCUMENT(reach), "]");
+    bson_destroy(reach);
+    bson_destroy(match);
+    match = both;
+    collection = NULL;
+  }
+  int rc = msg_mongo_stream_open(w->store, collection, match, project, &w->stream, err);
   bson_destroy(match);
   bson_destroy(project);
   return rc;
@@ -350,6 +425,10 @@ static int count_writes(mongo_watch *w, int64_t *out, msg_err *err) {
   int rc = msg_mongo_take(w->store, "watch", &u, err);
   if (rc != MSG_OK)
     return rc;
+  if (is_of_many(w)) {
+    msg_mongo_give(&u);
+    return msg_err_set(err, MSG_UNSUPPORTED, "watch: many collections have no count");
+  }
   mongoc_collection_t *c = msg_mongo_collection(&u, w->session->names.messages);
   bson_t *pipeline =
       BCON_NEW("pipeline", "[", "{", "$collStats", "{", "latencyStats", "{", "}", "}", "}", "]");
@@ -446,7 +525,7 @@ int msg_mongo_watch_open(msg_store *store, const msg_settings *settings, msg_wat
 }
 
 static int stopped(const mongo_watch *w, msg_err *err) {
-  return msg_err_set(err, MSG_SHUTDOWN, "watch '%s': stopped", w->session->names.messages);
+  return msg_err_set(err, MSG_SHUTDOWN, "watch '%s': stopped", w->session->queue->name);
 }
 
 /* Until there is something to tell. */
@@ -458,7 +537,7 @@ static int wait_for_events(mongo_watch *w, int64_t deadline_mono_ms, msg_err *er
     if (tend(w))
       return tell_change(w) == MSG_OK ? MSG_OK : msg_err_nomem(err);
     if (msg_clock_mono_ms() >= deadline_mono_ms)
-      return msg_err_set(err, MSG_TIMEOUT, "watch '%s': nothing came", w->session->names.messages);
+      return msg_err_set(err, MSG_TIMEOUT, "watch '%s': nothing came", w->session->queue->name);
     int64_t wait_ms = round_ms(w, deadline_mono_ms);
     rc = w->streams ? follow(w, wait_ms, err) : look_at_count(w, wait_ms, err);
   }
@@ -490,7 +569,8 @@ void msg_mongo_watch_wake(msg_watch *base) {
 void msg_mongo_watch_info(const msg_watch *base, msg_watch_info *out) {
   const mongo_watch *w = (const mongo_watch *)base;
   int64_t token_ms = w->streams ? atomic_load(&w->stream.token_ms) : 0;
-  *out = (msg_watch_info){.what = w->session->names.messages,
+  *out = (msg_watch_info){.what = w->session->queue->layout->lanes ? w->store->db
+                                                                   : w->session->names.messages,
                           .how = w->streams ? "change stream" : "poll",
                           .token_age_ms = token_ms ? msg_clock_mono_ms() - token_ms : -1};
 }

@@ -1,0 +1,157 @@
+#include "store/mongo/lane.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* An emptied lane bears it for a moment; whoever finds one finishes the job. */
+#define ASIDE "~dropped"
+
+int msg_mongo_lane_make(msg_mongo_session *s, msg_mongo_use *u, const char *node, msg_err *err) {
+  if (!s->queue->layout->lanes)
+    return MSG_OK;
+  msg_mongo_place *p = msg_mongo_place_lane(s, node);
+  if (!p)
+    return msg_err_nomem(err);
+  msg_mongo_session at = msg_mongo_session_at(s, p);
+  msg_mongo_forget_indexes(&at); /* another process may have dropped it */
+  return msg_mongo_indexes(&at, u, err);
+}
+
+/* ---- dropping ---- */
+
+static int drop(msg_mongo_session *s, msg_mongo_use *u, const char *collection, msg_err *err) {
+  mongoc_collection_t *c = msg_mongo_collection(u, collection);
+  bson_error_t error;
+  int rc = MSG_OK;
+  if (!mongoc_collection_drop(c, &error) && error.code != 26) /* no such collection */
+    rc = msg_mongo_fail(s->store, "drop lane", &error, NULL, err);
+  mongoc_collection_destroy(c);
+  return rc;
+}
+
+/* *there: it was. */
+static int rename_lane(msg_mongo_session *s, msg_mongo_use *u, const char *from, const char *to,
+                       bool *there, msg_err *err) {
+  mongoc_collection_t *c = msg_mongo_collection(u, from);
+  bson_error_t error;
+  int rc = MSG_OK;
+  *there = mongoc_collection_rename(c, s->store->db, to, false, &error);
+  if (!*there && error.code != 26)
+    rc = msg_mongo_fail(s->store, "drop lane", &error, NULL, err);
+  mongoc_collection_destroy(c);
+  return rc;
+}
+
+/* What Java nodes or ours still want of it. */
+static void append_wanted(bson_t *filter, const msg_mongo_session *s) {
+  BCON_APPEND(filter, "sq.state", "{", "$nin", "[", BCON_UTF8("done"), "]", "}", "$or", "[", "{",
+              "processed_by", "{", "$in", "[", BCON_NULL, "[", "]", "]", "}", "}", "{", "sq.state",
+              "{", "$exists", BCON_BOOL(true), "}", "}", "]");
+  msg_mongo_append_alive(filter, msg_mongo_now_ms(s->store));
+}
+
+struct restoring {
+  msg_mongo_session *s;
+  msg_mongo_use *u;
+  const char *lane;
+  size_t n;
+};
+
+/* One that came in the last moment goes back; twice is once. */
+static int restore(void *arg, const bson_t *doc, msg_err *err) {
+  struct restoring *w = arg;
+  mongoc_collection_t *c = msg_mongo_collection(w->u, w->lane);
+  bson_error_t error;
+  bson_t reply;
+  int rc = MSG_OK;
+  if (!mongoc_collection_insert_one(c, doc, NULL, &reply, &error) &&
+      !msg_mongo_is_duplicate(&error, &reply))
+    rc = msg_mongo_fail(w->s->store, "drop lane", &error, &reply, err);
+  bson_destroy(&reply);
+  mongoc_collection_destroy(c);
+  w->n++;
+  return rc;
+}
+
+static int restore_all(msg_mongo_session *s, msg_mongo_use *u, const char *aside, const char *lane,
+                       size_t *n, msg_err *err) {
+  struct restoring w = {s, u, lane, 0};
+  bson_t filter = BSON_INITIALIZER;
+  append_wanted(&filter, s);
+  int rc = msg_mongo_each(u, aside, "drop lane", &filter, NULL, restore, &w, err);
+  bson_destroy(&filter);
+  *n = w.n;
+  return rc;
+}
+
+/* Is something in it? Looked at first: mostly there is an answer without a rename. */
+static int stop_at_first(void *arg, const bson_t *doc, msg_err *err) {
+  (void)doc, (void)err;
+  *(bool *)arg = true;
+  return MSG_OK;
+}
+
+static int is_wanted(msg_mongo_session *s, msg_mongo_use *u, const char *lane, bool *out,
+                     msg_err *err) {
+  bson_t filter = BSON_INITIALIZER;
+  bson_t *opts = BCON_NEW("limit", BCON_INT64(1), "projection", "{", "_id", BCON_INT32(1), "}");
+  *out = false;
+  append_wanted(&filter, s);
+  int rc = msg_mongo_each(u, lane, "drop lane", &filter, opts, stop_at_first, out, err);
+  bson_destroy(opts);
+  bson_destroy(&filter);
+  return rc;
+}
+
+/* There is no dropping of an empty collection alone: it is renamed, so that nobody sends to it any
+ * more, looked at once more, and what came in between goes back. */
+int msg_mongo_lane_drop_empty(msg_mongo_session *s, msg_mongo_use *u, const char *lane,
+                              bool *dropped, msg_err *err) {
+  char aside[MSG_MONGO_NAME_MAX + sizeof ASIDE], home[MSG_MONGO_NAME_MAX];
+  bool wanted = false, there = true;
+  size_t n = 0, len = strlen(lane), k = strlen(ASIDE);
+  bool left = len > k && strcmp(lane + len - k, ASIDE) == 0; /* by who died over it */
+  snprintf(home, sizeof home, "%.*s", (int)(left ? len - k : len), lane);
+  snprintf(aside, sizeof aside, "%s" ASIDE, home);
+  *dropped = false;
+  int rc = left ? MSG_OK : is_wanted(s, u, home, &wanted, err);
+  if (rc != MSG_OK || wanted)
+    return rc;
+  if (!left)
+    rc = rename_lane(s, u, home, aside, &there, err);
+  if (rc == MSG_OK && there)
+    rc = restore_all(s, u, aside, home, &n, err);
+  if (rc == MSG_OK && there)
+    rc = drop(s, u, aside, err);
+  *dropped = rc == MSG_OK && n == 0;
+  return rc;
+}
+
+int msg_mongo_lane_leave(msg_mongo_session *s, msg_mongo_use *u, const char *node, bool ours_alone,
+                         msg_err *err) {
+  msg_mongo_at at;
+  bool dropped;
+  if (!s->queue->layout->lanes || (s->queue->layout->topics && !ours_alone))
+    return MSG_OK; /* other queues' nodes may have that id */
+  msg_mongo_at_lane(s->queue->layout, &s->queue->names, node, &at);
+  return ours_alone ? drop(s, u, at.messages, err)
+                    : msg_mongo_lane_drop_empty(s, u, at.messages, &dropped, err);
+}
+
+int msg_mongo_lane_indexed(msg_mongo_session *at, msg_mongo_use *u, bool *out, msg_err *err) {
+  mongoc_collection_t *c = msg_mongo_collection(u, at->names.messages);
+  mongoc_cursor_t *cursor = mongoc_collection_find_indexes_with_opts(c, NULL);
+  const bson_t *doc;
+  bson_error_t error;
+  int rc = MSG_OK;
+  *out = false;
+  while (mongoc_cursor_next(cursor, &doc)) {
+    const char *name = msg_mongo_get_text(doc, "name");
+    *out = *out || (name && strcmp(name, "delete_at_1") == 0);
+  }
+  if (mongoc_cursor_error(cursor, &error) && error.code != 26)
+    rc = msg_mongo_fail(at->store, "lanes", &error, NULL, err);
+  mongoc_cursor_destroy(cursor);
+  mongoc_collection_destroy(c);
+  return rc;
+}

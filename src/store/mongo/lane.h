@@ -1,0 +1,20 @@
+/* lane.h - the life of a lane where it is a collection: made when its owner opens, dropped when it
+ * closes or is gone, never with a message in it. Private to store/mongo. */
+#ifndef MSG_MONGO_LANE_H
+#define MSG_MONGO_LANE_H
+
+#include "store/mongo/place.h"
+
+/** The node's lane and its indexes; no I/O where layouts have none. */
+int msg_mongo_lane_make(msg_mongo_session *s, msg_mongo_use *u, const char *node, msg_err *err);
+/** Drop a lane, unless something is in it: *dropped. Whoever sends meanwhile makes a new one. */
+int msg_mongo_lane_drop_empty(msg_mongo_session *s, msg_mongo_use *u, const char *lane,
+                              bool *dropped, msg_err *err);
+/** The node goes. ours_alone: nobody will ever be it again, for its id was made here: then the lane
+ *  goes with what is in it; else if it is empty. */
+int msg_mongo_lane_leave(msg_mongo_session *s, msg_mongo_use *u, const char *node, bool ours_alone,
+                         msg_err *err);
+/** Are the indexes of the session's collection there, those without which nothing goes away? */
+int msg_mongo_lane_indexed(msg_mongo_session *at, msg_mongo_use *u, bool *out, msg_err *err);
+
+#endif

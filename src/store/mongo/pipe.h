@@ -1,0 +1,30 @@
+/* pipe.h - aggregations over the places of a queue, as one. Private to store/mongo. */
+#ifndef MSG_MONGO_PIPE_H
+#define MSG_MONGO_PIPE_H
+
+#include "store/mongo/place.h"
+
+/* True of what is in a lane, in expressions. */
+#define MSG_MONGO_PIPE_LANE "$lane"
+
+typedef struct msg_mongo_pipe {
+  bson_t doc, stages; /* stages is within doc */
+  uint32_t n;
+  const msg_mongo_places *places;
+  bool locks;
+} msg_mongo_pipe;
+
+/** What matches at each of the places, at least one. `project` may be NULL. Where there are
+ *  several, "at" tells the place's number. To be run, which ends it. */
+void msg_mongo_pipe_begin(msg_mongo_pipe *p, const msg_mongo_places *places, const bson_t *match,
+                          const bson_t *project);
+/** The same of their locks. */
+void msg_mongo_pipe_begin_locks(msg_mongo_pipe *p, const msg_mongo_places *places,
+                                const bson_t *match);
+/** One stage more: {name: what}. */
+void msg_mongo_pipe_add(msg_mongo_pipe *p, const char *name, const bson_t *what);
+mongoc_cursor_t *msg_mongo_pipe_run(msg_mongo_pipe *p, msg_mongo_use *u, const bson_t *opts);
+/** The place that a row is from. */
+msg_mongo_place *msg_mongo_pipe_place(const msg_mongo_places *places, const bson_t *doc);
+
+#endif

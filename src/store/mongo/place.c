@@ -1,0 +1,184 @@
+#include "store/mongo/place.h"
+
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/str.h"
+#include "store/mongo/marks.h"
+
+/* ---- life ---- */
+
+msg_mongo_place *msg_mongo_place_add_locked(msg_mongo_store *store, msg_mongo_queue *queue,
+                                            enum msg_mongo_goes kind, const msg_mongo_at *at) {
+  msg_mongo_place *p = msg_zalloc(sizeof *p);
+  if (!p || !(p->inserted = msg_cond_new())) {
+    msg_free(p);
+    return NULL;
+  }
+  p->queue = queue;
+  p->kind = kind;
+  p->at = *at;
+  p->next = store->places;
+  return store->places = p;
+}
+
+msg_mongo_place *msg_mongo_place_of(msg_mongo_store *store, msg_mongo_queue *queue,
+                                    enum msg_mongo_goes kind, const msg_mongo_at *at) {
+  msg_mutex_lock(store->mtx);
+  msg_mongo_place *p = store->places;
+  while (p && (p->queue != queue || strcmp(p->at.messages, at->messages) != 0))
+    p = p->next;
+  if (!p)
+    p = msg_mongo_place_add_locked(store, queue, kind, at);
+  msg_mutex_unlock(store->mtx);
+  return p;
+}
+
+void msg_mongo_places_free(msg_mongo_store *store) {
+  while (store->places) {
+    msg_mongo_place *p = store->places;
+    store->places = p->next;
+    for (size_t i = 0; i < p->mark_count; i++)
+      msg_free(p->marks[i].node);
+    for (size_t i = 0; i < p->topic_count; i++)
+      msg_free(p->topics[i]);
+    msg_free(p->topics);
+    msg_cond_free(p->inserted);
+    msg_free(p->marks);
+    msg_free(p);
+  }
+}
+
+msg_mongo_session msg_mongo_session_at(const msg_mongo_session *s, msg_mongo_place *place) {
+  msg_mongo_session at = *s;
+  at.place = place;
+  memcpy(at.names.messages, place->at.messages, sizeof at.names.messages);
+  memcpy(at.names.locks, place->at.locks, sizeof at.names.locks);
+  return at;
+}
+
+/* ---- lists ---- */
+
+bool msg_mongo_places_have(const msg_mongo_places *l, const msg_mongo_place *p) {
+  for (size_t i = 0; i < l->n; i++)
+    if (l->at[i] == p)
+      return true;
+  return false;
+}
+
+int msg_mongo_places_add(msg_mongo_places *l, msg_mongo_place *p, msg_err *err) {
+  if (!p)
+    return msg_err_nomem(err);
+  if (msg_mongo_places_have(l, p))
+    return MSG_OK;
+  if (msg_grow(&l->at, &l->cap, l->n + 1, sizeof *l->at) != MSG_OK)
+    return msg_err_nomem(err);
+  l->at[l->n++] = p;
+  return MSG_OK;
+}
+
+void msg_mongo_places_clear(msg_mongo_places *l) {
+  msg_free(l->at);
+  *l = (msg_mongo_places){0};
+}
+
+/* ---- where a message is put ---- */
+
+/* Bytes a collection's name may have. */
+static size_t room(const msg_mongo_session *s) {
+  return 255 - strlen(s->store->db) - 1;
+}
+
+int msg_mongo_places_topic(const msg_mongo_session *s, const char *topic, msg_mongo_places *out,
+                           msg_err *err) {
+  msg_mongo_at at;
+  int rc = msg_mongo_at_topic(s->queue->name, topic, room(s), &at, err);
+  if (rc != MSG_OK)
+    return rc;
+  return msg_mongo_places_add(out, msg_mongo_place_of(s->store, s->queue, MSG_MONGO_TOPIC, &at),
+                              err);
+}
+
+msg_mongo_place *msg_mongo_place_lane(const msg_mongo_session *s, const char *node) {
+  msg_mongo_at at;
+  if (!s->queue->layout->lanes)
+    return NULL;
+  msg_mongo_at_lane(s->queue->layout, &s->queue->names, node, &at);
+  return msg_mongo_place_of(s->store, s->queue, MSG_MONGO_LANES, &at);
+}
+
+static int add_lanes(const msg_mongo_session *s, const msg_message *m, msg_mongo_places *out,
+                     msg_err *err) {
+  int rc = MSG_OK;
+  for (size_t i = 0; rc == MSG_OK && i < m->recipient_count; i++)
+    rc = msg_mongo_places_add(out, msg_mongo_place_lane(s, m->recipients[i]), err);
+  return rc;
+}
+
+int msg_mongo_places_put(const msg_mongo_session *s, const msg_message *m, bool later,
+                         msg_mongo_places *out, msg_err *err) {
+  msg_mongo_at at;
+  switch (msg_mongo_goes(s->queue->layout, m, later)) {
+  case MSG_MONGO_TOPIC: return msg_mongo_places_topic(s, m->topic, out, err);
+  case MSG_MONGO_LANES: return add_lanes(s, m, out, err);
+  case MSG_MONGO_APART:
+    msg_mongo_at_apart(&s->queue->names, &at);
+    return msg_mongo_places_add(out, msg_mongo_place_of(s->store, s->queue, MSG_MONGO_APART, &at),
+                                err);
+  case MSG_MONGO_MAIN: break;
+  }
+  return msg_mongo_places_add(out, s->queue->main, err);
+}
+
+/* ---- who shares a topic's ---- */
+
+static bool has_locked(const msg_mongo_place *p, const char *topic) {
+  for (size_t i = 0; i < p->topic_count; i++)
+    if (strcmp(p->topics[i], topic) == 0)
+      return true;
+  return false;
+}
+
+/* One that cannot be kept is met again. */
+static void note_locked(msg_mongo_place *p, const char *topic) {
+  if (has_locked(p, topic) ||
+      msg_grow(&p->topics, &p->topic_cap, p->topic_count + 1, sizeof *p->topics) != MSG_OK)
+    return;
+  if ((p->topics[p->topic_count] = msg_strdup(topic)))
+    p->topic_count++;
+}
+
+void msg_mongo_place_note(msg_mongo_store *store, msg_mongo_place *p, const char *topic) {
+  msg_mutex_lock(store->mtx);
+  note_locked(p, topic);
+  msg_mutex_unlock(store->mtx);
+}
+
+static int refuse(const msg_mongo_place *p, const char *topic, const char *other, msg_err *err) {
+  return msg_err_set(err, MSG_INVALID,
+                     "send: topics '%s' and '%s' would share the collection '%s' of layout "
+                     "'multi': choose another name",
+                     msg_show(topic).s, msg_show(other).s, msg_show(p->at.messages).s);
+}
+
+/* Those that are there already are its topics, if there are any. */
+int msg_mongo_place_admit(const msg_mongo_session *at, msg_mongo_use *u, const char *topic,
+                          msg_err *err) {
+  msg_mongo_place *p = at->place;
+  if (p->kind != MSG_MONGO_TOPIC)
+    return MSG_OK;
+  msg_mutex_lock(at->store->mtx);
+  bool known = p->admitted;
+  msg_mutex_unlock(at->store->mtx);
+  int rc = known ? MSG_OK : msg_mongo_place_sample(at, u, err);
+  if (rc != MSG_OK)
+    return rc;
+  msg_mutex_lock(at->store->mtx);
+  if (p->topic_count == 0)
+    note_locked(p, topic);
+  p->admitted = true;
+  bool has = p->topic_count == 0 || has_locked(p, topic);
+  const char *other = has ? NULL : p->topics[0]; /* never freed before the store */
+  msg_mutex_unlock(at->store->mtx);
+  return has ? MSG_OK : refuse(p, topic, other, err);
+}

@@ -1,0 +1,114 @@
+/* place.h - the collections that a queue's messages are in, and which of them a call looks at.
+ *
+ * The verbs know one collection: that of their session. A queue of more than one is worked by
+ * sessions at its places, which are copies of the caller's (msg_mongo_session_at). Private to
+ * store/mongo. */
+#ifndef MSG_MONGO_PLACE_H
+#define MSG_MONGO_PLACE_H
+
+#include "store/mongo/mongo.h"
+#include "store/mongo/query.h"
+
+/* A look that is not taken again for a while. */
+typedef struct msg_mongo_turn {
+  int64_t at_ms, pause_ms; /* the last, 0 never; what follows it */
+} msg_mongo_turn;
+
+/* One collection of messages, and what is known of it in this process. Lives as long as the
+ * store. */
+typedef struct msg_mongo_place {
+  struct msg_mongo_place *next; /* of the store */
+  msg_mongo_queue *queue;       /* immutable, as the next two */
+  enum msg_mongo_goes kind;
+  msg_mongo_at at;
+  /* shared: guarded by the store's mtx */
+  bool indexed;                           /* its indexes were seen or made */
+  bool building;                          /* some that were seen could not be used */
+  bool grouped;                           /* a message with a group was met */
+  bool unnamed;                           /* a message with `name` alone was met */
+  int64_t locked_at_ms;                   /* a lock of a Java node was met, monotonic; 0 never */
+  msg_mongo_turn swept;                   /* for what is due */
+  msg_mongo_turn passed;                  /* for heads that Java nodes took */
+  msg_mongo_turn repaired;                /* for groups without head */
+  struct msg_mongo_waiting *first, *last; /* combine.h: single sends to go out */
+  size_t waiting;                         /* how many these are */
+  int inserting;                          /* batches of them under way */
+  size_t served;                          /* sends of the last batch, */
+  int64_t served_at_ms;                   /* which was done then, monotonic */
+  msg_cond *inserted;                     /* immutable; with the store's mtx */
+  struct msg_mongo_unmark *unmarks;       /* marks.h */
+  struct msg_mongo_mark *marks;           /* marks.h */
+  size_t mark_count, mark_cap;
+  bool admitted; /* of a topic's: who shares it was looked up */
+  char **topics; /* of a topic's: those met in it; owned */
+  size_t topic_count, topic_cap;
+} msg_mongo_place;
+
+/* Some of them, borrowed: they live as long as the store. */
+typedef struct msg_mongo_places {
+  msg_mongo_place **at;
+  size_t n, cap;
+} msg_mongo_places;
+void msg_mongo_places_clear(msg_mongo_places *l);
+bool msg_mongo_places_have(const msg_mongo_places *l, const msg_mongo_place *p);
+/** Each once. */
+int msg_mongo_places_add(msg_mongo_places *l, msg_mongo_place *p, msg_err *err);
+
+/** The one of these collections, made at first use. NULL when memory is out. */
+msg_mongo_place *msg_mongo_place_of(msg_mongo_store *store, msg_mongo_queue *queue,
+                                    enum msg_mongo_goes kind, const msg_mongo_at *at);
+/** Add one. Holds: the store's mtx. */
+msg_mongo_place *msg_mongo_place_add_locked(msg_mongo_store *store, msg_mongo_queue *queue,
+                                            enum msg_mongo_goes kind, const msg_mongo_at *at);
+/** Free all of a store, whose threads are gone. */
+void msg_mongo_places_free(msg_mongo_store *store);
+
+/** Those that a message is put to: one, or the lanes of its recipients. `later`: it is hidden for
+ *  now. No I/O. Errors: MSG_INVALID as msg_mongo_at_topic. */
+int msg_mongo_places_put(const msg_mongo_session *s, const msg_message *m, bool later,
+                         msg_mongo_places *out, msg_err *err);
+/** A topic's. No I/O. Errors: as above. */
+int msg_mongo_places_topic(const msg_mongo_session *s, const char *topic, msg_mongo_places *out,
+                           msg_err *err);
+/** Before the first message of a topic is put to its place. MSG_INVALID: another topic has it, text
+ *  names both. */
+int msg_mongo_place_admit(const msg_mongo_session *at, msg_mongo_use *u, const char *topic,
+                          msg_err *err);
+/** A message of the topic was met there. */
+void msg_mongo_place_note(msg_mongo_store *store, msg_mongo_place *p, const char *topic);
+
+/* Works at one place. */
+typedef int (*msg_mongo_at_fn)(msg_mongo_session *at, msg_mongo_use *u, void *arg, msg_err *err);
+/** At each of these; the first failure ends it. */
+int msg_mongo_places_each(const msg_mongo_session *s, msg_mongo_use *u, const msg_mongo_places *l,
+                          msg_mongo_at_fn fn, void *arg, msg_err *err);
+/** At all of the queue. */
+int msg_mongo_everywhere(const msg_mongo_session *s, msg_mongo_use *u, msg_mongo_at_fn fn,
+                         void *arg, msg_err *err);
+
+/* ---- catalog.c: which there are ---- */
+
+/** Is it the one of this topic? */
+bool msg_mongo_place_is_of(const msg_mongo_place *p, const char *topic);
+/** Note the topics of the messages that are in a topic's collection now. */
+int msg_mongo_place_sample(const msg_mongo_session *at, msg_mongo_use *u, msg_err *err);
+/** The topics known of it; it is sampled where none are. */
+int msg_mongo_place_topics(const msg_mongo_session *s, msg_mongo_use *u, msg_mongo_place *p,
+                           msg_mongo_texts *out, msg_err *err);
+
+/** Where messages of the pattern's topics are (NULL: of any topic), and what is addressed to
+ *  `node` (NULL: to nobody). One call where there are many. */
+int msg_mongo_places_of(const msg_mongo_session *s, msg_mongo_use *u, const msg_pattern *pattern,
+                        const char *node, msg_mongo_places *out, msg_err *err);
+/** All of the queue: topics, lanes, what waits apart. */
+int msg_mongo_places_all(const msg_mongo_session *s, msg_mongo_use *u, msg_mongo_places *out,
+                         msg_err *err);
+/** The place of a collection that may be the queue's, NULL if it is none. */
+msg_mongo_place *msg_mongo_place_named(const msg_mongo_session *s, const char *collection);
+/** The node's lane; NULL: there are none, or memory is out. */
+msg_mongo_place *msg_mongo_place_lane(const msg_mongo_session *s, const char *node);
+
+/** The session at a place: to be used within the call, never closed. */
+msg_mongo_session msg_mongo_session_at(const msg_mongo_session *s, msg_mongo_place *place);
+
+#endif

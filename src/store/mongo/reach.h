@@ -1,0 +1,13 @@
+/* reach.h - the collections of a queue that has several, for a change stream of their database:
+ * neither a topic that appears nor a lane that goes ends it. Private to store/mongo. */
+#ifndef MSG_MONGO_REACH_H
+#define MSG_MONGO_REACH_H
+
+#include "store/mongo/place.h"
+
+/** A $match on the events' collections; what ends a stream has none, and matches. */
+bson_t *msg_mongo_reach(const msg_mongo_session *s);
+/** Is it the lane of a node of this process? */
+bool msg_mongo_owns_lane(const msg_mongo_session *s, const char *collection);
+
+#endif

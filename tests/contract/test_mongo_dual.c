@@ -1,0 +1,2 @@
+#define LAYOUT "dual"
+#include "contract/test_mongo.c"

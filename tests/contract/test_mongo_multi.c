@@ -1,0 +1,2 @@
+#define LAYOUT "multi"
+#include "contract/test_mongo.c"
