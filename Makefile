@@ -46,6 +46,7 @@ format:
 
 format-check:
 	@$(C_FILES) --dry-run --Werror
+	@! grep -rnE '^.{101,}' src ext tests --include='*.[ch]' # comments, which it leaves alone
 
 clean:
 	@rm -rf "$(BUILD)"

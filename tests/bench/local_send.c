@@ -1,5 +1,5 @@
-/* local_send.c - sending, one and a hundred a transaction. The floor writes the same rows of the same
- * tables: an exclusive message is a row of two. */
+/* local_send.c - sending, one and a hundred a transaction. The floor writes the same rows of the
+ * same tables: an exclusive message is a row of two. */
 #include <stdio.h>
 
 #include "bench/bare.h"

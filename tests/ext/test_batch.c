@@ -1,5 +1,5 @@
-/* Sends and settles in transactions that the store cannot join, and a store that goes away: one that
- * writes down what it is told stands behind the target "ledger:". */
+/* Sends and settles in transactions that the store cannot join, and a store that goes away: one
+ * that writes down what it is told stands behind the target "ledger:". */
 #include "support/cmocka_compat.h"
 
 #include <stdio.h>
@@ -469,7 +469,8 @@ static void closing_inside_a_transaction_sends_nothing(void **state) {
   expect("");
 }
 
-/* A statement that fails has its rows thrown away by many a host: what was marked seen would be lost. */
+/* A statement that fails has its rows thrown away by many a host: what was marked seen would
+ * be lost. */
 static void rows_that_were_handed_out_reach_the_caller(void **state) {
   (void)state;
   sqlite3 *db = open_host();

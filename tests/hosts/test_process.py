@@ -8,9 +8,8 @@ import support
 
 SOURCE = os.environ.get("MSG_SOURCE") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-# On MongoDB a killed worker's claims come back when their lease ends, which another process may notice
-# only when it looks, every 10 s.
-LEASE_MS, COMES_BACK_S = (3000, 15) if support.MONGODB else (3600000, 5)
+# On MongoDB a killed worker's claims come back when their lease ends.
+LEASE_MS, COMES_BACK_S = (3000, 6) if support.MONGODB else (3600000, 5)
 
 
 class Killed(support.Case):

@@ -115,11 +115,13 @@ class OwnServer(Case):
 class JavaNode:
     """Morphium's Standard node by polling, without its waits. `owned` and `got` are what its
     listeners saw: exclusive messages by the lock, others by their mark. order: "standard" marks
-    before the listener, "multi" after it, and unlocks without looking at the owner."""
+    before the listener, "multi" after it, and unlocks without looking at the owner. may_go(node):
+    asked before each message."""
 
-    def __init__(self, database, id, topics=(), order="standard", work_s=0.0, answer=None):
+    def __init__(self, database, id, topics=(), order="standard", work_s=0.0, answer=None,
+                 may_go=lambda node: True):
         self.database, self.id, self.topics = database, id, [*topics, STATUS_TOPIC]
-        self.order, self.work_s, self.answer = order, work_s, answer
+        self.order, self.work_s, self.answer, self.may_go = order, work_s, answer, may_go
         self.admin = mongod.Admin(mongod.shared_uri())
         self.owned, self.got, self.answers, self.handled = [], [], {}, set()
         self.paused = False
@@ -138,7 +140,7 @@ class JavaNode:
     def run(self):
         try:
             while not self.stopping.is_set():
-                if not self.poll():
+                if not self.may_go(self) or not self.poll():
                     self.stopping.wait(0.02)
         except Exception as error:
             self.error = error
@@ -168,7 +170,7 @@ class JavaNode:
             projection={"_id": 1, "priority": 1, "timestamp": 1},
             sort={"priority": 1, "timestamp": 1}, limit=100, singleBatch=True)
         for candidate in candidates:
-            if self.stopping.is_set():
+            if self.stopping.is_set() or not self.may_go(self):
                 break
             self.check(candidate)
             message = self.read(candidate["_id"])

@@ -48,7 +48,7 @@ class Ambiguous(OwnServer):
     def hasty(self):
         """A node whose writes take a second at most."""
         n = self.db("c-hasty", {"write_timeout_ms": 1000})
-        n.one("SELECT msg_listen('news')")
+        self.patiently(lambda: [n.one("SELECT msg_listen('news')")])
         return n
 
     def patiently(self, call, *args, **how):
@@ -148,12 +148,12 @@ class Ambiguous(OwnServer):
                 n.rows("ROLLBACK")
 
     def test_an_ack_in_a_transaction(self):
-        """It is undone whenever it arrives; what is done after that stays."""
+        """It is undone whenever it arrives, or never does; what is done after that stays."""
         n = self.hasty()
         for how in ({"writeConcernError": {"code": 64, "errmsg": "slow"}},
                     {"blockConnection": True, "blockTimeMS": 3000}):
             id = self.sender.enqueue("work", "x")
-            claimed = self.patiently(n.claim, "work")
+            claimed = self.patiently(n.claim, "work", 5000)
             self.fail_point("alwaysOn", failCommands=["commitTransaction"], **how)
             self.assertRaises(support.sqlite3.Error, self.acks_in_a_transaction, n, claimed)
             self.fail_point("off")
@@ -163,6 +163,21 @@ class Ambiguous(OwnServer):
             end = time.monotonic() + 2
             while time.monotonic() < end:
                 self.assertIsNone(self.sender.claim("work", wait_ms=100))
+
+    def open_transactions(self):
+        return self.admin.run("admin", {"serverStatus": 1})["transactions"]["currentOpen"]
+
+    def test_a_transaction_that_stayed_open(self):
+        """Its messages are nobody's for as long as the server keeps it, a minute."""
+        n = self.hasty()
+        id = self.sender.enqueue("work", "x")
+        claimed = self.patiently(n.claim, "work")
+        self.fail_point("alwaysOn", failCommands=["commitTransaction", "abortTransaction"],
+                        closeConnection=True)
+        self.assertRaises(support.sqlite3.Error, self.acks_in_a_transaction, n, claimed)
+        until(lambda: self.open_transactions() == 0)
+        self.fail_point("off")
+        self.patiently(n.one, "SELECT msg_ack(?, ?)", id, claimed["token"])
 
 
 if __name__ == "__main__":

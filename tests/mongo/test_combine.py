@@ -1,9 +1,10 @@
 """Single sends of many threads share inserts: while one is under way the others gather."""
 import threading
 
-from harness import OwnServer, main, until
+from harness import Background, OwnServer, main, until
+import support
 
-SENDERS, HELD_MS = 12, 3000
+SENDERS, HELD_MS, BOUND_MS = 12, 3000, 3000
 
 
 class Combine(OwnServer):
@@ -21,10 +22,13 @@ class Combine(OwnServer):
         """Inserts under way."""
         return len(self.admin.run("admin", {"currentOp": 1, "command.insert": "msg"})["inprog"])
 
-    def test_what_comes_meanwhile_goes_with_the_next(self):
+    def hold(self, mode, ms):
         self.admin.run("admin", {
-            "configureFailPoint": "failCommand", "mode": {"times": 1},
-            "data": {"failCommands": ["insert"], "blockConnection": True, "blockTimeMS": HELD_MS}})
+            "configureFailPoint": "failCommand", "mode": mode,
+            "data": {"failCommands": ["insert"], "blockConnection": True, "blockTimeMS": ms}})
+
+    def test_what_comes_meanwhile_goes_with_the_next(self):
+        self.hold({"times": 1}, HELD_MS)
         before = self.inserts()
         threads = [threading.Thread(target=s.send, args=("news", "x")) for s in self.senders]
         threads[0].start()
@@ -35,6 +39,20 @@ class Combine(OwnServer):
             t.join()
         self.assertEqual(self.inserts() - before, 2)
         self.assertEqual(len(self.find({"topic": "news"})), SENDERS)
+
+    def test_behind_a_batch_that_hangs_each_waits_for_its_own_time(self):
+        hasty = [self.db("hasty-%d" % i, {"write_timeout_ms": BOUND_MS}) for i in range(3)]
+        for n in hasty:
+            n.send("warm", "up")
+        self.hold("alwaysOn", 2 * BOUND_MS)
+        first = Background(hasty[0].send, "news", "x")
+        until(lambda: self.held() == 1)
+        others = [Background(n.send, "news", "x") for n in hasty[1:]]
+        for b in [first, *others]:
+            self.assertRaises(support.sqlite3.Error, b.result)
+        self.admin.run("admin", {"configureFailPoint": "failCommand", "mode": "off"})
+        self.assertLess(max(b.seconds for b in others) * 1000, BOUND_MS * 1.5)
+        until(lambda: not self.find({"topic": "news"}))
 
 
 if __name__ == "__main__":

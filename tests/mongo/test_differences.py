@@ -1,7 +1,7 @@
 """What README says is otherwise on MongoDB than on the local store, where no other test shows it."""
 import json
 
-from harness import Case, main, until
+from harness import Case, main, oid, until
 
 
 class Differences(Case):
@@ -67,6 +67,25 @@ class Differences(Case):
         worker.kill()
         self.assertIsNone(self.b.claim("work"))
         self.assertEqual(self.b.claim("work", wait_ms=20000)["id"], id)
+
+    def done_after_its_lease(self, **how):
+        """What was acknowledged just before its lease ended."""
+        id = self.a.enqueue("work", 1, **how)
+        token = self.a.claim("work", 1000)["token"]
+        self.assertEqual(self.a.one("SELECT msg_ack(?, ?)", id, token), 1)
+        until(lambda: self.find({"_id": oid(id), "$expr": {
+            "$lt": [{"$add": ["$sq.since", 1000]}, "$$NOW"]}}))
+        return id
+
+    def test_what_is_done_stays_for_ten_seconds(self):
+        """So that an ack that is tried again counts the same, however short the lease was."""
+        ids = [self.done_after_its_lease(), self.done_after_its_lease(group="g")]
+        self.assertIsNone(self.a.claim("work"))  # it sweeps
+        for id in ids:
+            self.assertEqual(self.document(id, exact=False)["sq"]["state"], "done")
+            self.update(id, [{"$set": {"sq.at": {"$subtract": ["$sq.at", 10000]},
+                                       "sq.until": "$$NOW"}}])
+        until(lambda: [self.a.claim("work"), not self.find({"topic": "work"})][1])
 
     def test_a_participant_leaves_with_its_process(self):
         worker = self.worker("w")

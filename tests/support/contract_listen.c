@@ -110,7 +110,7 @@ static void many_broadcasts_sent_backwards(void **state) {
   contract *k = *state;
   contract_listen(k, "n", "t", false);
   for (int i = 0; i < 40; i++) {
-    char text[8];
+    char text[16];
     snprintf(text, sizeof text, "%d", i);
     PUT(.topic = "t", .text = text, .delay_ms = -1000 * (i + 1));
   }

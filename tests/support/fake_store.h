@@ -9,7 +9,8 @@
 
 #include "store/store.h"
 
-/** caps: any of MSG_CAP_WATCH, MSG_CAP_PUSH, MSG_CAP_HOST_TXN; MSG_CAP_OWN always. NULL when memory is out. */
+/** caps: any of MSG_CAP_WATCH, MSG_CAP_PUSH, MSG_CAP_HOST_TXN; MSG_CAP_OWN always. NULL when
+ *  memory is out. */
 msg_store *fake_store_new(unsigned caps);
 /** Rows of the participants' table. */
 int fake_store_participants(msg_store *store);

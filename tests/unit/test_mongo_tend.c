@@ -1,4 +1,5 @@
-/* What a process has on a MongoDB store beside sessions, and whom an arrival concerns. No server. */
+/* What a process has on a MongoDB store beside sessions, and whom an arrival concerns. No
+ * server. */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>

@@ -278,9 +278,8 @@ int msg_local_candidates_messages(msg_local_session *s, const msg_local_candidat
     seqs.at[i] = c->at[i].seq;
   bool sorted = msg_local_seqs_sort(&seqs);
   int rc = read_runs(s, &r, seqs.at, seqs.n, err);
-  msg_list tail = {.at = out->at + before, .n = out->n - before};
-  if (rc == MSG_OK && !sorted)
-    msg_list_sort(&tail);
+  if (rc == MSG_OK && !sorted && out->n > before)
+    msg_list_sort(&(msg_list){.at = out->at + before, .n = out->n - before});
   msg_free(seqs.at);
   return rc;
 }

@@ -1,5 +1,5 @@
-/* bounded.h - how long a client's calls may take as a whole: libmongoc bounds each answer alone, and
- * asks again where it may. Private to store/mongo. */
+/* bounded.h - how long a client's calls may take as a whole: libmongoc bounds each answer alone,
+ * and asks again where it may. Private to store/mongo. */
 #ifndef MSG_MONGO_BOUNDED_H
 #define MSG_MONGO_BOUNDED_H
 

@@ -10,6 +10,7 @@
 #define GATHER_MS  2  /* how long the senders of the last batch are waited for */
 #define BATCH_ROWS 256
 #define BATCH_SIZE (8u << 20) /* bytes */
+#define LATE_PART  5          /* so much of its time a send must have left for its batch */
 #define PAUSE_MS   50
 #define LOOK_MS    100
 
@@ -18,10 +19,12 @@ struct msg_mongo_waiting {
   struct msg_mongo_waiting *next;
   const msg_message *message;
   const bson_t *doc;
+  int64_t timeout_ms; /* the write_timeout_ms of its session */
+  int64_t until_ms;   /* monotonic: its end */
   /* guarded by the store's mtx until taken, then the inserting thread's until done */
   int rc;
   msg_err err;
-  bool done;
+  bool taken, done;
 };
 
 typedef struct msg_mongo_waiting waiting;
@@ -43,6 +46,7 @@ struct batch {
   waiting *at[BATCH_ROWS];
   const bson_t *docs[BATCH_ROWS];
   size_t n;
+  int64_t until_ms; /* monotonic: the end of the first whose time ends */
 };
 
 static void fail_all(struct batch *b, int rc, const msg_err *err) {
@@ -151,6 +155,7 @@ static void run(struct batch *b) {
   int rc = msg_mongo_take_bounded(b->s, "send", &u, &err);
   if (rc == MSG_OK) {
     b->u = &u;
+    u.until_ms = b->until_ms;
     rc = msg_mongo_indexes(b->s, &u, &err);
     if (rc == MSG_OK)
       rc = msg_mongo_place_admit(b->s, &u, b->at[0]->message->topic, &err);
@@ -164,18 +169,47 @@ static void run(struct batch *b) {
 
 /* ---- who goes with whom ---- */
 
+static waiting *take_first_locked(msg_mongo_place *p) {
+  waiting *w = p->first;
+  p->first = w->next;
+  if (!p->first)
+    p->last = NULL;
+  p->waiting--;
+  return w;
+}
+
+/* Of one time-out each: who is in a hurry ends nobody else's time. */
 static void take_batch_locked(msg_mongo_place *p, struct batch *b) {
   size_t bytes = 0;
-  while (p->first && b->n < BATCH_ROWS && (b->n == 0 || bytes + p->first->doc->len <= BATCH_SIZE)) {
-    waiting *w = p->first;
-    p->first = w->next;
+  while (p->first && b->n < BATCH_ROWS &&
+         (b->n == 0 || (bytes + p->first->doc->len <= BATCH_SIZE &&
+                        p->first->timeout_ms == b->at[0]->timeout_ms))) {
+    waiting *w = take_first_locked(p);
+    w->taken = true;
+    b->until_ms = w->until_ms < b->until_ms ? w->until_ms : b->until_ms;
     bytes += w->doc->len;
     b->docs[b->n] = w->doc;
     b->at[b->n++] = w;
-    p->waiting--;
   }
-  if (!p->first)
-    p->last = NULL;
+}
+
+/* Behind a batch that hangs, until too little of its time is left for another. */
+static void give_up_locked(msg_mongo_session *s, msg_mongo_place *p, waiting *w) {
+  waiting **at = &p->first, *before = NULL;
+  while (*at != w) {
+    before = *at;
+    at = &before->next;
+  }
+  *at = w->next;
+  if (p->last == w)
+    p->last = before;
+  p->waiting--;
+  w->done = true;
+  w->rc =
+      msg_err_set(&w->err, MSG_UNAVAILABLE,
+                  "send: those before it took too much of write_timeout_ms, %lld ms (MongoDB at "
+                  "%s)",
+                  (long long)w->timeout_ms, s->store->hosts);
 }
 
 static void append_locked(msg_mongo_place *p, waiting *w) {
@@ -196,13 +230,14 @@ static void gather_locked(msg_mongo_session *s, msg_mongo_place *p) {
     msg_cond_wait_until(p->inserted, s->store->mtx, deadline_ms);
 }
 
-static bool may_lead_locked(const msg_mongo_place *p) {
-  return p->first && (p->inserting == 0 || (p->inserting < AT_ONCE && p->waiting >= SECOND_MIN));
+static bool may_lead_locked(const msg_mongo_place *p, const waiting *w) {
+  return p->first && p->first->timeout_ms == w->timeout_ms &&
+         (p->inserting == 0 || (p->inserting < AT_ONCE && p->waiting >= SECOND_MIN));
 }
 
 /* Thread: holds the lock at begin and end. */
-static void lead(msg_mongo_session *s, msg_mongo_place *p) {
-  struct batch b = {.s = s};
+static void lead(msg_mongo_session *s, msg_mongo_place *p, const waiting *w) {
+  struct batch b = {.s = s, .until_ms = w->until_ms};
   if (p->inserting++ == 0)
     gather_locked(s, p);
   take_batch_locked(p, &b);
@@ -219,14 +254,20 @@ static void lead(msg_mongo_session *s, msg_mongo_place *p) {
 
 int msg_mongo_combine(msg_mongo_session *s, const msg_message *m, const bson_t *doc, msg_err *err) {
   msg_mongo_place *p = s->place;
-  waiting w = {.message = m, .doc = doc};
+  int64_t begin_ms = msg_clock_mono_ms(), timeout_ms = s->write_timeout_ms;
+  int64_t late_ms = begin_ms + timeout_ms - timeout_ms / LATE_PART;
+  waiting w = {
+      .message = m, .doc = doc, .timeout_ms = timeout_ms, .until_ms = begin_ms + timeout_ms};
   msg_mutex_lock(s->store->mtx);
   append_locked(p, &w);
   while (!w.done) {
-    if (may_lead_locked(p))
-      lead(s, p);
+    int64_t now_ms = msg_clock_mono_ms();
+    if (!w.taken && now_ms >= late_ms)
+      give_up_locked(s, p, &w);
+    else if (may_lead_locked(p, &w))
+      lead(s, p, &w);
     else
-      msg_cond_wait_until(p->inserted, s->store->mtx, msg_clock_mono_ms() + LOOK_MS);
+      msg_cond_wait_until(p->inserted, s->store->mtx, now_ms + LOOK_MS);
   }
   msg_mutex_unlock(s->store->mtx);
   if (w.rc != MSG_OK && err)

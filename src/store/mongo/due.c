@@ -1,5 +1,6 @@
 /* due.c - the verbs that set a time at which something happens by itself: run, then noted for this
- * process's cursor thread. Other processes hear of delays by their streams; of leases they ask. */
+ * process's cursor thread. Other processes hear of delays by their streams; of leases they ask when
+ * a claim finds nothing. */
 #include "store/mongo/due.h"
 #include "base/clock.h"
 #include "store/mongo/tend.h"
@@ -7,6 +8,11 @@
 static void note(msg_session *base, int64_t at_ms) {
   msg_mongo_session *s = (msg_mongo_session *)base;
   msg_mongo_note_due(s->store, s->queue, at_ms);
+}
+
+static void ask(msg_session *base) {
+  msg_mongo_session *s = (msg_mongo_session *)base;
+  msg_mongo_ask_due(s->store, s->queue);
 }
 
 static int64_t in_ms(msg_session *base, int64_t ms) {
@@ -43,6 +49,16 @@ int msg_mongo_claim_due(msg_session *base, const msg_actor *actor, const msg_cla
   int rc = msg_mongo_claim(base, actor, claim, out, err);
   for (size_t i = before; rc == MSG_OK && i < out->n; i++)
     note(base, out->at[i].until_ms);
+  if (rc == MSG_OK && out->n == before)
+    ask(base);
+  return rc;
+}
+
+int msg_mongo_claimable_due(msg_session *base, const msg_actor *actor, const msg_claim *claim,
+                            bool *out, msg_err *err) {
+  int rc = msg_mongo_claimable(base, actor, claim, out, err);
+  if (rc == MSG_OK && !*out)
+    ask(base);
   return rc;
 }
 

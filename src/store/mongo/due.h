@@ -7,6 +7,7 @@
 
 int msg_mongo_put_due(msg_session *, const msg_actor *, msg_put *, size_t, msg_err *);
 int msg_mongo_claim_due(msg_session *, const msg_actor *, const msg_claim *, msg_list *, msg_err *);
+int msg_mongo_claimable_due(msg_session *, const msg_actor *, const msg_claim *, bool *, msg_err *);
 int msg_mongo_settle_due(msg_session *, const msg_actor *, const msg_settle *, msg_settle_item *,
                          size_t, msg_err *);
 int msg_mongo_apply_due(msg_session *, const msg_actor *, msg_unit *, msg_err *);

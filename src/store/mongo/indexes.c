@@ -146,13 +146,30 @@ static int create(msg_mongo_use *u, const char *collection, const struct index *
   return rc;
 }
 
+static bool is_ours(const struct index *x) {
+  return strncmp(x->name, "sq_", 3) == 0;
+}
+
+static bool is_building(msg_mongo_session *s) {
+  msg_mutex_lock(s->store->mtx);
+  bool is = s->place->building;
+  msg_mutex_unlock(s->store->mtx);
+  return is;
+}
+
+/* The server lists what is still being built, too: to create such a one once more is to wait for
+ * it. */
 static int ensure(msg_mongo_session *s, msg_mongo_use *u, const char *collection,
                   const struct index *want, size_t n, msg_err *err) {
   uint64_t there = 0, missing = 0;
   int rc = look(u, collection, want, n, &there, err);
-  for (size_t i = 0; i < n; i++)
+  bool building = is_building(s);
+  for (size_t i = 0; i < n; i++) {
+    if (building && is_ours(&want[i]))
+      missing |= (uint64_t)1 << i;
     if (!(there >> i & 1) && !(s->lean && want[i].flags & MORPHIUM))
       missing |= (uint64_t)1 << i;
+  }
   return rc == MSG_OK && missing ? create(u, collection, want, n, missing, err) : rc;
 }
 
@@ -167,8 +184,12 @@ bool msg_mongo_is_indexed(msg_mongo_session *s) {
 
 bool msg_mongo_lost_indexes(msg_mongo_session *s, const msg_err *err) {
   bool lost = err->rc == MSG_BACKEND && err->native == 2 && strstr(err->text, "hint");
-  if (lost)
-    msg_mongo_forget_indexes(s);
+  if (!lost)
+    return false;
+  msg_mongo_forget_indexes(s);
+  msg_mutex_lock(s->store->mtx);
+  s->place->building = true;
+  msg_mutex_unlock(s->store->mtx);
   return lost;
 }
 
@@ -189,6 +210,7 @@ int msg_mongo_indexes(msg_mongo_session *s, msg_mongo_use *u, msg_err *err) {
   if (rc == MSG_OK) {
     msg_mutex_lock(s->store->mtx);
     s->place->indexed = true;
+    s->place->building = false;
     msg_mutex_unlock(s->store->mtx);
   }
   return rc;

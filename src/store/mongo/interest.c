@@ -147,10 +147,11 @@ bson_t *msg_mongo_interest_match(const msg_mongo_session *s, uint64_t *version) 
   msg_mutex_lock(t->mtx);
   append_inserts_locked(t, s->queue, &inserts);
   msg_mutex_unlock(t->mtx);
-  bson_t *match = BCON_NEW("$or", "[", "{", "operationType", "{", "$nin", "[", "insert", "update",
-                           "delete", "]", "}", "}", BCON_DOCUMENT(&inserts), "{", "operationType",
-                           "update", "updateDescription.updatedFields.processed_by", "{", "$size",
-                           BCON_INT32(0), "}", "}", "]");
+  bson_t *match =
+      BCON_NEW("$or", "[", "{", "operationType", "{", "$nin", "[", "insert", "update", "delete",
+               "]", "}", "}", BCON_DOCUMENT(&inserts), "{", "operationType", "update",
+               "updateDescription.updatedFields.processed_by", "{", "$in", "[", "[", "]", "[",
+               BCON_UTF8(MSG_MONGO_DELAYED), "]", "]", "}", "}", "]");
   bson_destroy(&inserts);
   return match;
 }

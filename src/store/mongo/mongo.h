@@ -195,8 +195,8 @@ int msg_mongo_indexes(msg_mongo_session *s, msg_mongo_use *u, msg_err *err);
 bool msg_mongo_is_indexed(msg_mongo_session *s);
 /** The collection went, or may have: they are looked for again. */
 void msg_mongo_forget_indexes(msg_mongo_session *s);
-/** After the error of a query that named one: were they dropped? Then they are forgotten: try
- *  again. */
+/** After the error of a query that named one: were they dropped, or are they still being built?
+ *  Then they are forgotten: try again, which makes or waits for them. */
 bool msg_mongo_lost_indexes(msg_mongo_session *s, const msg_err *err);
 
 /* ---- sweep.c ---- */

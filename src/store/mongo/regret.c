@@ -19,6 +19,7 @@
 struct msg_mongo_regret {
   int64_t since_ms;            /* immutable, monotonic */
   char token[MSG_OID_HEX + 1]; /* immutable: of claimed */
+  bson_t *lsid;                /* immutable, owned: to end; NULL none */
   /* guarded by the store's mtx; unchanged while busy */
   msg_mongo_ids put, settled, claimed;
   char (*tokens)[MSG_OID_HEX + 1]; /* of settled; owned */
@@ -37,11 +38,13 @@ static void regret_free(msg_mongo_regret *r) {
   msg_mongo_ids_clear(&r->settled);
   msg_mongo_ids_clear(&r->claimed);
   msg_free(r->tokens);
+  if (r->lsid)
+    bson_destroy(r->lsid);
   msg_free(r);
 }
 
 static bool is_empty(const msg_mongo_regret *r) {
-  return r->put.n + r->settled.n + r->claimed.n == 0;
+  return r->put.n + r->settled.n + r->claimed.n == 0 && !r->lsid;
 }
 
 static msg_mongo_regret *regret_new(void) {
@@ -160,6 +163,19 @@ static int free_claimed(msg_mongo_session *s, msg_mongo_use *u, const msg_mongo_
   return rc;
 }
 
+/* What the server refuses needs no second try. */
+static int end_session(msg_mongo_use *u, const bson_t *lsid, msg_err *err) {
+  bson_t *command = BCON_NEW("killSessions", "[", BCON_DOCUMENT(lsid), "]");
+  bson_error_t error;
+  bson_t reply;
+  int rc = MSG_OK;
+  if (!mongoc_client_command_with_opts(u->client, "admin", command, NULL, NULL, &reply, &error))
+    rc = msg_mongo_fail(u->store, "undo", &error, &reply, err);
+  bson_destroy(&reply);
+  bson_destroy(command);
+  return rc == MSG_UNAVAILABLE ? rc : MSG_OK;
+}
+
 static int undo(msg_mongo_session *s, msg_mongo_use *u, void *arg, msg_err *err) {
   const msg_mongo_regret *r = arg;
   int rc = r->put.n ? remove_put(s, u, r, err) : MSG_OK;
@@ -177,7 +193,7 @@ static int undo_now(msg_mongo_session *s, const msg_mongo_regret *r, msg_err *er
   int rc = msg_mongo_take_bounded(s, "undo", &u, err);
   if (rc != MSG_OK)
     return rc;
-  rc = msg_mongo_everywhere(s, &u, undo, (void *)r, err);
+  rc = r->lsid ? end_session(&u, r->lsid, err) : msg_mongo_everywhere(s, &u, undo, (void *)r, err);
   msg_mongo_give(&u);
   return rc;
 }
@@ -186,8 +202,8 @@ static int undo_now(msg_mongo_session *s, const msg_mongo_regret *r, msg_err *er
 
 /* Those that failed while the server was away are undone by one call. */
 static bool joins_locked(msg_mongo_regret *with, const msg_mongo_regret *r) {
-  if (!with || with->busy || with->undone || with->settled.n || with->claimed.n || r->settled.n ||
-      r->claimed.n || with->put.n + r->put.n > PUTS_MAX)
+  if (!with || with->busy || with->undone || with->settled.n || with->claimed.n || with->lsid ||
+      r->settled.n || r->claimed.n || r->lsid || with->put.n + r->put.n > PUTS_MAX)
     return false;
   for (size_t i = 0; i < r->put.n; i++)
     if (msg_mongo_ids_add(&with->put, &r->put.at[i]) != MSG_OK)
@@ -229,20 +245,31 @@ void msg_mongo_regret_claim(msg_mongo_session *s, const msg_mongo_ids *ids, cons
   keep(s, r);
 }
 
+void msg_mongo_regret_session(msg_mongo_session *s, const bson_t *lsid) {
+  msg_mongo_regret *r = regret_new();
+  if (r)
+    r->lsid = bson_copy(lsid);
+  keep(s, r);
+}
+
+/* Sessions first: what they hold is in the way of the others. */
 static msg_mongo_regret *find_due_locked(msg_mongo_store *store, msg_mongo_queue **queue,
                                          int64_t *next_ms) {
   int64_t now_ms = msg_clock_mono_ms();
+  msg_mongo_regret *due = NULL;
   for (msg_mongo_queue *q = store->queues; q; q = q->next) {
     for (msg_mongo_regret *r = q->regrets; r; r = r->next) {
-      if (!r->busy && r->at_ms <= now_ms) {
+      if (r->busy)
+        continue;
+      if (r->at_ms > now_ms) {
+        *next_ms = r->at_ms < *next_ms ? r->at_ms : *next_ms;
+      } else if (!due || (r->lsid && !due->lsid)) {
+        due = r;
         *queue = q;
-        return r;
       }
-      if (!r->busy && r->at_ms < *next_ms)
-        *next_ms = r->at_ms;
     }
   }
-  return NULL;
+  return due;
 }
 
 static void drop_locked(msg_mongo_queue *q, msg_mongo_regret *r) {

@@ -13,6 +13,10 @@ void msg_mongo_regret_puts(msg_mongo_session *s, const msg_put *items, size_t n)
 /** These may have been claimed. */
 void msg_mongo_regret_claim(msg_mongo_session *s, const msg_mongo_ids *ids, const char *token);
 
+/** The transaction of this session, which nobody else uses, may be open on the server: it would be
+ *  in the way of others until the server ends it, after a minute. */
+void msg_mongo_regret_session(msg_mongo_session *s, const bson_t *lsid);
+
 /** Before these ids are put or settled anew: what is regretted of them is undone now. Costs nothing
  *  where nothing is regretted. Errors: as msg_mongo_fail. */
 int msg_mongo_regrets_recall(msg_mongo_session *s, const msg_unit *unit, msg_err *err);

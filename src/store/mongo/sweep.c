@@ -64,7 +64,7 @@ static int look(msg_mongo_session *s, msg_mongo_use *u, struct due *d, msg_err *
                "delete_at", "{", "$lte", BCON_DATE_TIME(d->now_ms), "}", "}", "]");
   bson_t *opts = BCON_NEW("limit", BCON_INT64(BATCH), "projection", "{", "topic", BCON_INT32(1),
                           "delete_at", BCON_INT32(1), "sq.state", BCON_INT32(1), "sq.until",
-                          BCON_INT32(1), "sq.group", BCON_INT32(1), "}");
+                          BCON_INT32(1), "sq.at", BCON_INT32(1), "sq.group", BCON_INT32(1), "}");
   int rc = msg_mongo_each(u, s->names.messages, "sweep", filter, opts, note, d, err);
   bson_destroy(filter);
   bson_destroy(opts);
@@ -73,12 +73,12 @@ static int look(msg_mongo_session *s, msg_mongo_use *u, struct due *d, msg_err *
 
 /* ---- moves, each guarded by the server's own time ---- */
 
-static void append_ended(bson_t *filter) {
-  bson_t now;
-  msg_mongo_now_expr(&now, 0);
-  BCON_APPEND(filter, "$expr", "{", "$lte", "[", BCON_UTF8("$sq.until"), BCON_DOCUMENT(&now), "]",
-              "}");
-  bson_destroy(&now);
+/* `field` is `ms` ago, or longer. */
+static void append_past(bson_t *filter, const char *field, int64_t ms) {
+  bson_t then;
+  msg_mongo_now_expr(&then, -ms);
+  BCON_APPEND(filter, "$expr", "{", "$lte", "[", BCON_UTF8(field), BCON_DOCUMENT(&then), "]", "}");
+  bson_destroy(&then);
 }
 
 static int bring_back(msg_mongo_session *s, msg_mongo_use *u, const msg_mongo_ids *ids,
@@ -89,7 +89,7 @@ static int bring_back(msg_mongo_session *s, msg_mongo_use *u, const msg_mongo_id
   msg_mongo_append_ids(&filter, "_id", "$in", ids->at, ids->n);
   BCON_APPEND(&filter, "sq.state", "{", "$in", "[", BCON_UTF8("claimed"), BCON_UTF8("delayed"), "]",
               "}");
-  append_ended(&filter);
+  append_past(&filter, "$sq.until", 0);
   int rc = msg_mongo_update(u, s->names.messages, "sweep", &filter, change, NULL, err);
   bson_destroy(change);
   bson_destroy(&filter);
@@ -115,6 +115,7 @@ static int remove_done(msg_mongo_session *s, msg_mongo_use *u, const msg_mongo_i
   bson_t filter = BSON_INITIALIZER;
   msg_mongo_append_ids(&filter, "_id", "$in", ids->at, ids->n);
   BSON_APPEND_UTF8(&filter, "sq.state", "done");
+  append_past(&filter, "$sq.at", MSG_MONGO_KEPT_MS);
   int rc = msg_mongo_delete(u, s->names.messages, "sweep", &filter, NULL, err);
   bson_destroy(&filter);
   return rc;

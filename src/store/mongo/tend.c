@@ -57,7 +57,7 @@ static struct msg_mongo_due *due_locked(msg_mongo_tend *t, msg_mongo_queue *queu
       return &t->due[i];
   if (msg_grow(&t->due, &t->due_cap, t->due_count + 1, sizeof *t->due) != MSG_OK)
     return NULL;
-  t->due[t->due_count] = (struct msg_mongo_due){queue, MSG_NEVER};
+  t->due[t->due_count] = (struct msg_mongo_due){.queue = queue, .at_ms = MSG_NEVER};
   return &t->due[t->due_count++];
 }
 
@@ -81,6 +81,26 @@ int64_t msg_mongo_take_due(msg_mongo_store *store, msg_mongo_queue *queue) {
   }
   msg_mutex_unlock(t->mtx);
   return at_ms;
+}
+
+void msg_mongo_ask_due(msg_mongo_store *store, msg_mongo_queue *queue) {
+  msg_mongo_tend *t = store->tend;
+  msg_mutex_lock(t->mtx);
+  struct msg_mongo_due *due = due_locked(t, queue);
+  if (due)
+    due->asked = true;
+  msg_mutex_unlock(t->mtx);
+}
+
+bool msg_mongo_take_asked(msg_mongo_store *store, msg_mongo_queue *queue) {
+  msg_mongo_tend *t = store->tend;
+  msg_mutex_lock(t->mtx);
+  struct msg_mongo_due *due = due_locked(t, queue);
+  bool asked = due && due->asked;
+  if (due)
+    due->asked = false;
+  msg_mutex_unlock(t->mtx);
+  return asked;
 }
 
 /* --- own nodes ----------------------------------------------------------------------------- */

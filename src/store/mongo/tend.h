@@ -32,6 +32,7 @@ typedef struct msg_mongo_tend {
   struct msg_mongo_due {
     msg_mongo_queue *queue;
     int64_t at_ms; /* store's clock; MSG_NEVER: nothing known */
+    bool asked;    /* the server shall be asked for it */
   } * due;
   size_t due_count, due_cap;
   struct msg_mongo_job *jobs; /* left behind: job.h */
@@ -60,6 +61,12 @@ void msg_mongo_tend_free(msg_mongo_tend *t);
 void msg_mongo_note_due(msg_mongo_store *store, msg_mongo_queue *queue, int64_t at_ms);
 /** The earliest noted, which is forgotten by it; MSG_NEVER if none. */
 int64_t msg_mongo_take_due(msg_mongo_store *store, msg_mongo_queue *queue);
+
+/** A claim found nothing: what others hold comes back at a time that only the server knows. The
+ *  cursor thread shall ask it soon. Never fails. */
+void msg_mongo_ask_due(msg_mongo_store *store, msg_mongo_queue *queue);
+/** Was that so? It is forgotten by it. */
+bool msg_mongo_take_asked(msg_mongo_store *store, msg_mongo_queue *queue);
 
 /* ---- own nodes ---- */
 

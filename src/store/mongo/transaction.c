@@ -1,6 +1,7 @@
 #include "store/mongo/transaction.h"
 
 #include "base/clock.h"
+#include "store/mongo/regret.h"
 
 #define PAUSE_MAX_MS 32
 
@@ -127,6 +128,8 @@ int msg_mongo_transact(msg_mongo_session *s, msg_mongo_use *u, const char *what,
     return msg_mongo_fail(s->store, what, &error, NULL, err);
   }
   int rc = run(&t, what, work, arg, err);
+  if (rc != MSG_OK && mongoc_client_session_get_dirty(t.session))
+    msg_mongo_regret_session(s, mongoc_client_session_get_lsid(t.session));
   mongoc_client_session_destroy(t.session);
   bson_destroy(&t.opts);
   return rc;

@@ -21,10 +21,10 @@
 #include "store/mongo/tend.h"
 #include "store/mongo/where.h"
 
-#define ROUND_MS 500 /* one getMore: a stop waits no longer */
-#define REFRESH_MS                                                                                 \
-  10000               /* what is due next is asked again: other processes' claims are not heard */
-#define RETRY_MS 1000 /* what is due and could not be moved, or could not be asked for */
+#define ROUND_MS   500   /* one getMore: a stop waits no longer */
+#define REFRESH_MS 10000 /* what is due next is asked again: claims of others are not heard; and */
+#define ASKED_MS   1000  /* that soon when a claim here found nothing */
+#define RETRY_MS   1000  /* what is due and could not be moved, or could not be asked for */
 
 typedef struct mongo_watch {
   msg_watch base;
@@ -43,10 +43,11 @@ typedef struct mongo_watch {
   bool begun;      /* the first event was given */
   msg_event *told; /* by the last round: those from told_next on are still to be given */
   size_t told_count, told_next, told_cap;
-  int64_t due_ms;  /* store's clock: the next deadline */
-  int64_t writes;  /* polling: the server's count at the last look; -1 not known */
-  int64_t beat_ms; /* monotonic: the next heartbeat, ... */
-  int64_t refresh_ms;
+  int64_t due_ms;               /* store's clock: the next deadline */
+  int64_t writes;               /* polling: the server's count at the last look; -1 not known */
+  int64_t beat_ms;              /* monotonic: the next heartbeat, ... */
+  int64_t refresh_ms, asked_ms; /* and the next refresh, the last time the server was asked */
+  bool asked;                   /* it shall be asked soon */
   /* shared */
   atomic_bool woken;
 } mongo_watch;
@@ -67,16 +68,20 @@ static void at_latest(int64_t *at_ms, int64_t ms) {
     *at_ms = ms;
 }
 
-/* Asks for the next deadline. What could not be asked or is past already is looked at again
- * soon. */
-static void refresh(mongo_watch *w) {
+/* Asks for the next deadline; again soon, if it could not be asked. */
+static void ask(mongo_watch *w) {
   int64_t at_ms = MSG_NEVER, noted_ms = msg_mongo_take_due(w->store, w->session->queue);
-  int64_t soon_ms = now_of(w) + RETRY_MS;
   if (w->base.ops->deadline(&w->session->base, &at_ms, NULL) != MSG_OK)
-    at_ms = soon_ms;
+    at_ms = now_of(w) + RETRY_MS;
   at_latest(&at_ms, noted_ms);
-  w->due_ms = at_ms < soon_ms && at_ms <= now_of(w) ? soon_ms : at_ms;
-  w->refresh_ms = msg_clock_mono_ms() + REFRESH_MS;
+  w->due_ms = at_ms;
+  w->asked_ms = msg_clock_mono_ms();
+  w->asked = false;
+}
+
+static void refresh(mongo_watch *w) {
+  ask(w);
+  w->refresh_ms = w->asked_ms + REFRESH_MS;
 }
 
 static int stop_at_first(void *arg, const bson_t *doc, msg_err *err) {
@@ -177,11 +182,16 @@ static bool tend(mongo_watch *w) {
   if (mono_ms >= w->beat_ms || claims != w->claims)
     beat(w, claims);
   at_latest(&w->due_ms, msg_mongo_take_due(w->store, w->session->queue));
+  w->asked = msg_mongo_take_asked(w->store, w->session->queue) || w->asked;
   if (now_of(w) >= w->due_ms) {
     sweep(w);
     refresh(w);
+    if (now_of(w) >= w->due_ms) /* it could not be moved */
+      w->due_ms = now_of(w) + RETRY_MS;
     return !w->streams; /* which tells what the sweep moved */
   }
+  if (w->asked && mono_ms >= w->asked_ms + ASKED_MS)
+    ask(w);
   bool called = tend_groups(w);
   if (mono_ms < w->refresh_ms)
     return called;
@@ -196,6 +206,8 @@ static int64_t round_ms(const mongo_watch *w, int64_t deadline_mono_ms) {
   at_latest(&ms, deadline_mono_ms - mono_ms);
   at_latest(&ms, w->refresh_ms - mono_ms);
   at_latest(&ms, w->beat_ms - mono_ms);
+  if (w->asked)
+    at_latest(&ms, w->asked_ms + ASKED_MS - mono_ms);
   if (w->due_ms != MSG_NEVER)
     at_latest(&ms, w->due_ms - now_of(w));
   return ms < 1 ? 1 : ms;
@@ -295,6 +307,12 @@ static int take_insert(mongo_watch *w, const char *collection, const bson_t *doc
   return wanted ? tell_insert(w, doc) : MSG_OK;
 }
 
+/* Somebody gave something back, at once or after a delay. */
+static int take_update(mongo_watch *w) {
+  w->asked = true;
+  return tell_change(w);
+}
+
 /* A lane of ours is made anew: somebody dropped it, hastily. */
 static void renew(mongo_watch *w, const char *collection) {
   msg_mongo_place *p = msg_mongo_place_named(w->session, collection);
@@ -335,7 +353,7 @@ static int take_event(mongo_watch *w, bson_iter_t *event, msg_err *err) {
   if (strcmp(type, "insert") == 0)
     rc = has_doc ? take_insert(w, collection, &doc) : MSG_OK;
   else if (strcmp(type, "update") == 0)
-    rc = tell_change(w);
+    rc = take_update(w);
   else if (is_of_many(w) && collection) { /* one of many: the stream goes on */
     renew(w, collection);
     rc = tell_change(w);
