@@ -26,6 +26,7 @@ static int setup(void **state) {
   p->store.mtx = msg_mutex_new();
   p->store.tend = msg_mongo_tend_new();
   p->queue.name = name;
+  p->queue.layout = msg_mongo_layout_of(NULL); /* the sessions of jobs find it */
   p->other.name = other;
   p->store.queues = &p->queue;
   p->session.store = &p->store;
