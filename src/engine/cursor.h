@@ -27,8 +27,9 @@ void msg_cursor_free(msg_cursor *c);
 
 /** `n` connections that may wait have come. */
 void msg_cursor_attach(msg_cursor *c, int n);
-/** One of them is about to withdraw its node and go. Where the watch tends the store and this is the
- *  last, the thread is asked to end: a stream ends with the next write, which is the withdrawal. */
+/** One of them is about to withdraw its node and go. Where the watch tends the store and this is
+ *  the last, the thread is asked to end: a stream ends with the next write, which is the
+ *  withdrawal. */
 void msg_cursor_leaves(msg_cursor *c);
 /** They have gone. Blocks: up to MSG_CURSOR_STOP_MS when they were the last. */
 void msg_cursor_detach(msg_cursor *c, int n);

@@ -1,7 +1,8 @@
 /* inbox.h - what a store's watch pushed to a node that looks for it now and then, and what a look
  * found beyond what its caller wanted. It is never all there is: whoever relies on it has looked at
- * the store before, and knows by the epoch that nothing was lost since. What does not fit is dropped, which moves the epoch: the store has it.
- * Not thread-safe: the node's mutex guards it. Private to engine/. */
+ * the store before, and knows by the epoch that nothing was lost since. What does not fit is
+ * dropped, which moves the epoch: the store has it. Not thread-safe: the node's mutex guards it.
+ * Private to engine/. */
 #ifndef MSG_ENGINE_INBOX_H
 #define MSG_ENGINE_INBOX_H
 
@@ -58,8 +59,8 @@ void msg_inbox_took(msg_inbox *b, const msg_oid *ids, size_t n);
 /** A look at the store begins. False: there is one. */
 bool msg_inbox_look(msg_inbox *b);
 void msg_inbox_look_end(msg_inbox *b);
-/** A look gave these: they go from the inbox, and those that another thread takes or took meanwhile go
- *  from the list. */
+/** A look gave these: they go from the inbox, and those that another thread takes or took meanwhile
+ *  go from the list. */
 void msg_inbox_looked(msg_inbox *b, msg_list *found);
 /** Keep those from `from` on, which the look's caller does not want. They go from the list. */
 void msg_inbox_keep(msg_inbox *b, msg_list *found, size_t from, size_t max);

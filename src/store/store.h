@@ -101,8 +101,8 @@ struct msg_store_ops {
    *  same node was faster, or it is gone or expired meanwhile: do not hand it out). */
   int (*seen)(msg_session *, const msg_actor *, const msg_list *, bool *won, msg_err *);
   /** The same for what came lately, pushed or given by `unseen`, and was handed to nobody of this
-   *  process: it is taken for granted that it is still there, and the mark may become durable later.
-   *  Stores with MSG_CAP_PUSH; NULL: as `seen`. */
+   *  process: it is taken for granted that it is still there, and the mark may become durable
+   *  later. Stores with MSG_CAP_PUSH; NULL: as `seen`. */
   int (*seen_soon)(msg_session *, const msg_actor *, const msg_list *, bool *won, msg_err *);
   /** The same without I/O, where the marks of all can be written later, together with others'.
    *  Errors: MSG_UNSUPPORTED: nothing is done, seen_soon does it. NULL: never. */

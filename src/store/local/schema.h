@@ -6,15 +6,13 @@
  *                      leaves the message, whose row is wide, as it is
  * msg_store_claim      one row a claimed message; `attempts` counts this delivery
  * msg_store_lease      one row a claim, shared by the messages it took: see lease.h
- * msg_store_lane       one row a recipient that has not taken its direct message yet (exclusive = 0,
- *                      state DIRECT), or that may claim it now (exclusive = 1, state ADDRESSED only:
- *                      gone while claimed, delayed, blocked or dead)
- *
+ * msg_store_lane       one row a recipient that has not taken its direct message yet
+ *                      (exclusive = 0, state DIRECT), or that may claim it now (exclusive = 1,
+ *                      state ADDRESSED only: gone while claimed, delayed, blocked or dead)
  * msg_store_listener   one row a node and pattern: where it began to listen
- *
  * msg_store_floor      one row a node, topic, priority and pattern: every live broadcast of that
- *                      topic and priority with seq <= floor is done with, as far as that pattern goes
- *
+ *                      topic and priority with seq <= floor is done with, as far as that
+ *                      pattern goes
  * msg_store_seen       broadcasts above the floor that a node has seen
  * msg_store_key        de-duplication keys, kept until their window ends
  * msg_store_node       participants

@@ -51,12 +51,12 @@ static int ready_to_undo(msg_local_session *s, msg_err *err) {
   return rc;
 }
 
-/* Undoes the savepoint, if there is one; where it is the transaction, by ROLLBACK, since its RELEASE
- * could meet the readers again. After some errors SQLite has rolled everything back already. While an
- * interrupt is pending, or after memory ran out inside a statement of the host, no statement runs,
- * these neither; but any such one that would write makes SQLite roll everything back, the host's
- * transaction too, and nothing half done stays open. A progress handler of the host's stops one of
- * them and not the next: then again. */
+/* Undoes the savepoint, if there is one; where it is the transaction, by ROLLBACK, since its
+ * RELEASE could meet the readers again. After some errors SQLite has rolled everything back
+ * already. While an interrupt is pending, or after memory ran out inside a statement of the host,
+ * no statement runs, these neither; but any such one that would write makes SQLite roll everything
+ * back, the host's transaction too, and nothing half done stays open. A progress handler of the
+ * host's stops one of them and not the next: then again. */
 static void unwind(msg_local_session *s, bool is_transaction) {
   for (int i = 0; i < UNWIND_MAX && !sqlite3_get_autocommit(s->db); i++) {
     msg_err e = MSG_ERR_INIT;

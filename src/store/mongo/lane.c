@@ -31,8 +31,8 @@ static int drop(msg_mongo_session *s, msg_mongo_use *u, const char *collection, 
   return rc;
 }
 
-/* MSG_NOTFOUND: it was not there. MSG_BUSY: somebody is just making its indexes, to send; or another
- * one stands aside, which is to be finished first. */
+/* MSG_NOTFOUND: it was not there. MSG_BUSY: somebody is just making its indexes, to send; or
+ * another one stands aside, which is to be finished first. */
 static int rename_lane(msg_mongo_session *s, msg_mongo_use *u, const char *from, const char *to,
                        msg_err *err) {
   mongoc_collection_t *c = msg_mongo_collection(u, from);

@@ -229,8 +229,9 @@ int msg_mongo_listens(msg_mongo_session *s, msg_mongo_use *u, const char *node,
 void msg_mongo_listens_free(msg_mongo_listen *l, size_t n);
 
 /* ---- the verbs, by file (signatures as in store.h) ----
- * put.c put   find.c find, get   claim.c claim   claimable.c claimable   settle.c settle   unseen.c unseen
- * seen.c seen   update.c update, remove   purge.c purge, redrive   count.c topics, queues, deadline
+ * put.c put   find.c find, get   claim.c claim   claimable.c claimable   settle.c settle
+ * unseen.c unseen   seen.c seen   update.c update, remove   purge.c purge, redrive
+ * count.c topics, queues, deadline
  * "watch": listen.c, presence.c, lanes.c, watch.c, describe.c */
 int msg_mongo_put(msg_session *, const msg_actor *, msg_put *, size_t, msg_err *);
 int msg_mongo_find(msg_session *, const msg_filter *, msg_find **, msg_err *);
