@@ -25,6 +25,7 @@ SOURCE = os.environ.get("MSG_SOURCE") or os.path.dirname(
 MSG_SO = os.environ.get("MSG_SO") or os.path.join(SOURCE, "build", "msg.so")
 SQLITE3 = os.environ.get("SQLITE3") or "sqlite3"
 MONGODB = os.environ.get("MSG_TEST_STORE") == "mongodb"
+SHORT_MS = 400 if MONGODB else 30  # a lease that shall end soon, but not before it is taken
 LAYOUT = os.environ.get("MSG_TEST_LAYOUT")
 SKIPPED = 77
 sys.path.insert(1, os.path.join(SOURCE, "tests", "support"))

@@ -100,14 +100,14 @@ class Leases(support.Case):
     def test_a_lease_that_ends_returns_the_message(self):
         a, b = self.db("a"), self.db("b")
         id = a.enqueue("work", 1)
-        a.claim("work", 80)
+        a.claim("work", support.SHORT_MS)
         again = support.until(lambda: b.claim("work"))
         self.assertEqual((again["id"], again["attempts"]), (id, 2))
 
     def test_a_late_ack_gives_0_and_changes_nothing(self):
         a, b = self.db("a"), self.db("b")
         id = a.enqueue("work", 1)
-        first = a.claim("work", 50)
+        first = a.claim("work", support.SHORT_MS)
         second = support.until(lambda: b.claim("work"))
         before = a.dump()
         for verb in ("msg_ack(?1)", "msg_ack(?1, ?2)", "msg_release(?1)", "msg_release(?1, ?2)",
@@ -121,8 +121,8 @@ class Leases(support.Case):
     def test_an_ack_after_the_lease_gives_0_also_when_nobody_else_came(self):
         a = self.db("a")
         id = a.enqueue("work", 1)
-        got = a.claim("work", 30)
-        time.sleep(0.05)
+        got = a.claim("work", support.SHORT_MS)
+        time.sleep(support.SHORT_MS / 1000 + 0.02)
         self.assertEqual(a.one("SELECT msg_ack(?, ?)", id, got["token"]), 0)
         self.assertEqual(a.one("SELECT msg_ack(?)", id), 0)
         self.assertEqual(a.claim("work")["id"], id)
@@ -130,7 +130,7 @@ class Leases(support.Case):
     def test_the_token_of_an_earlier_claim_of_the_same_node_does_not_settle(self):
         a = self.db("a")
         id = a.enqueue("work", 1)
-        first = a.claim("work", 30)
+        first = a.claim("work", support.SHORT_MS)
         second = support.until(lambda: a.claim("work"))
         self.assertNotEqual(first["token"], second["token"])
         self.assertEqual(a.one("SELECT msg_ack(?, ?)", id, first["token"]), 0)
@@ -287,9 +287,9 @@ class DeadLetters(support.Case):
         a = self.db("a", {"max_attempts": 2})
         a.enqueue("work", "poison")
         for attempt in (1, 2):
-            got = support.until(lambda: a.claim("work", 20))
+            got = support.until(lambda: a.claim("work", support.SHORT_MS))
             self.assertEqual(got["attempts"], attempt)
-        time.sleep(0.04)
+        time.sleep(support.SHORT_MS / 1000 + 0.02)
         self.assertIsNone(a.claim("work"))
         self.assertEqual(a.rows("SELECT state, reason FROM msg_messages"), [("dead", "max_attempts")])
 

@@ -171,7 +171,7 @@ class Groups(support.Case):
         a = self.db("a")
         for i in range(2):
             a.enqueue("work", i, group="g")
-        a.claim("work", 40)
+        a.claim("work", support.SHORT_MS)
         self.assertEqual(support.until(lambda: a.claim("work"))["value"], 0)
 
     def test_a_delayed_head_blocks_its_group(self):

@@ -225,7 +225,8 @@ static int check(const msg_lane *lane, const char *name, msg_err *err) {
     return msg_err_set(err, MSG_NOTFOUND, "drop: no lane '%s': see table msg_lanes",
                        msg_show(name).s);
   if (lane->owner_alive)
-    return msg_err_set(err, MSG_MISUSE, "the owner of lane '%s' is alive: only orphans can go",
+    return msg_err_set(err, MSG_MISUSE,
+                       "the owner of lane '%s' is alive: close it there, or end its process first",
                        msg_show(name).s);
   if (lane->depth > 0)
     return msg_err_set(err, MSG_MISUSE,
