@@ -50,15 +50,14 @@ function(msg_mongodb_properties name source)
   set_property(TEST ${name} APPEND PROPERTY LABELS mongo)
   set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT "MSG_MONGODB_FILE=${MSG_MONGODB_FILE}")
   set_tests_properties(${name} PROPERTIES FIXTURES_REQUIRED mongod SKIP_RETURN_CODE 77 TIMEOUT 600)
-  if(name MATCHES "^mongo.(faults|outages)$")
-    set_tests_properties(${name} PROPERTIES RUN_SERIAL ON)
-  endif()
   if(name STREQUAL mongo.outages) # minutes of waiting
+    set_tests_properties(${name} PROPERTIES RUN_SERIAL ON)
     set_property(TEST ${name} APPEND PROPERTY LABELS slow)
   endif()
   # Once in a CI run is enough: the legs on other compilers and libraries leave it out.
   if(name MATCHES "^(contract\\.mongo_|mongo\\.(dual_|multi_|layouts|faults|races|ambiguous))")
     set_property(TEST ${name} APPEND PROPERTY LABELS once)
+    set_tests_properties(${name} PROPERTIES COST 50) # begun first
   endif()
   set_property(GLOBAL APPEND PROPERTY MSG_MONGODB_TESTS ${name})
 endfunction()

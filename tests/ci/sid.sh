@@ -50,5 +50,5 @@ unshare --mount --pid --fork bash -euc '
     MSG_REQUIRE_MONGODB="${MSG_REQUIRE_MONGODB:-}" \
     bash -euc "cd /src
       gcc --version | head -1; echo \"SQLite \$(sqlite3 --version | cut -d\" \" -f1), cmocka \$(pkg-config --modversion cmocka), libmongoc \$(pkg-config --modversion mongoc2), \$(cmake --version | head -1)\"
-      make test LEAVE_OUT='"'"'slow|once'"'"'"
+      make test JOBS=\$((\$(nproc) + 2)) LEAVE_OUT='"'"'slow|once'"'"'"
 ' bash "$root"
