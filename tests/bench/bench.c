@@ -338,8 +338,7 @@ static void run_mongo(int argc, char **argv) {
 }
 
 static void head(const char *where, const char *floor) {
-  printf("\nsqlite-msg %s; %d-byte payloads; floor: %s, same run\n\n", where,
-         BENCH_PAYLOAD, floor);
+  printf("\nsqlite-msg %s; %d-byte payloads; floor: %s, same run\n\n", where, BENCH_PAYLOAD, floor);
   printf("%-58s %12s %12s %-6s %7s  %s\n", "figure", "ours", "floor", "", "ratio", "to reach");
 }
 
