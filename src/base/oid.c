@@ -75,3 +75,10 @@ bool msg_oid_is_zero(const msg_oid *id) {
   static const msg_oid ZERO;
   return msg_oid_cmp(id, &ZERO) == 0;
 }
+
+size_t msg_oid_index(const msg_oid *ids, size_t n, const msg_oid *id) {
+  size_t i = 0;
+  while (i < n && msg_oid_cmp(&ids[i], id) != 0)
+    i++;
+  return i;
+}

@@ -3,6 +3,7 @@
 #define MSG_BASE_OID_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #define MSG_OID_HEX 24
@@ -19,5 +20,7 @@ void msg_oid_hex(const msg_oid *id, char out[MSG_OID_HEX + 1]);
 bool msg_oid_parse(const char *s, msg_oid *out);
 int msg_oid_cmp(const msg_oid *a, const msg_oid *b);
 bool msg_oid_is_zero(const msg_oid *id);
+/** Where the first of `n` is that equals `id`; n: none. */
+size_t msg_oid_index(const msg_oid *ids, size_t n, const msg_oid *id);
 
 #endif

@@ -15,13 +15,6 @@ typedef struct delivery {
 
 enum whose { OTHERS, OURS, UNSURE };
 
-static bool is_reserved_locked(const msg_node *node, const msg_oid *request) {
-  size_t i = 0;
-  while (i < node->reserved_count && msg_oid_cmp(&node->reserved[i], request) != 0)
-    i++;
-  return i < node->reserved_count;
-}
-
 /* UNSURE: it may be from before the node began to listen, which the store can tell. */
 static enum whose whose_locked(const msg_node *node, const msg_message *m, int64_t told_ms) {
   enum whose whose = OTHERS;
@@ -29,7 +22,7 @@ static enum whose whose_locked(const msg_node *node, const msg_message *m, int64
     return msg_message_has_recipient(m, node->id) ? OURS : OTHERS;
   if (m->sender && strcmp(m->sender, node->id) == 0)
     return OTHERS;
-  if (is_reserved_locked(node, &m->in_answer_to))
+  if (msg_oid_index(node->reserved, node->reserved_count, &m->in_answer_to) < node->reserved_count)
     return OURS;
   for (size_t i = 0; i < node->listen_count && whose != OURS; i++)
     if (msg_pattern_match(node->listens[i].pattern, m->topic))

@@ -80,16 +80,10 @@ void msg_inbox_lose(msg_inbox *b) {
   b->rung = true;
 }
 
-static bool is_one_of(const msg_oid *ids, size_t n, const msg_oid *id) {
-  size_t i = 0;
-  while (i < n && msg_oid_cmp(&ids[i], id) != 0)
-    i++;
-  return i < n;
-}
-
 /* Another thread has it, or has had it since a look began that may give it. */
 static bool is_gone(const msg_inbox *b, const msg_oid *id) {
-  return is_one_of(b->taking, b->taking_count + b->taken_count, id);
+  size_t n = b->taking_count + b->taken_count;
+  return msg_oid_index(b->taking, n, id) < n;
 }
 
 static bool put(msg_inbox *b, msg_parcel *parcel, size_t max, bool found) {
@@ -198,9 +192,7 @@ int msg_inbox_taking(msg_inbox *b, const msg_list *list) {
 
 void msg_inbox_took(msg_inbox *b, const msg_oid *ids, size_t n) {
   for (size_t i = 0; i < n; i++) {
-    size_t k = 0;
-    while (k < b->taking_count && msg_oid_cmp(&b->taking[k], &ids[i]) != 0)
-      k++;
+    size_t k = msg_oid_index(b->taking, b->taking_count, &ids[i]);
     if (k == b->taking_count)
       continue;
     b->taking[k] = b->taking[--b->taking_count];
@@ -222,13 +214,6 @@ void msg_inbox_look_end(msg_inbox *b) {
   b->taken_count = 0;
 }
 
-static bool has(const msg_list *list, const msg_oid *id) {
-  size_t i = 0;
-  while (i < list->n && msg_oid_cmp(&list->at[i].id, id) != 0)
-    i++;
-  return i < list->n;
-}
-
 /* Those that nobody else has. */
 static void keep_free(msg_inbox *b, msg_list *found) {
   size_t n = 0;
@@ -247,7 +232,7 @@ void msg_inbox_looked(msg_inbox *b, msg_list *found) {
     return;
   b->scanned_ms = msg_clock_mono_ms();
   for (size_t i = b->n; i > 0; i--)
-    if (has(found, &b->at[i - 1].parcel->message.id))
+    if (msg_list_has(found, 0, &b->at[i - 1].parcel->message.id))
       drop_at(b, i - 1);
 }
 

@@ -175,13 +175,6 @@ static int look_in_store(msg_look *l, const msg_unseen *query, finding *f, msg_e
   return rc;
 }
 
-static bool is_one_of(const msg_oid *ids, size_t n, const msg_oid *id) {
-  size_t i = 0;
-  while (i < n && msg_oid_cmp(&ids[i], id) != 0)
-    i++;
-  return i < n;
-}
-
 /* Is this one of what the query means? It is for this node. */
 static bool is_meant(const void *arg, const msg_message *m) {
   const msg_unseen *q = arg;
@@ -192,7 +185,7 @@ static bool is_meant(const void *arg, const msg_message *m) {
   for (size_t i = 0; i < q->paused_count; i++)
     if (msg_pattern_match(q->paused[i], m->topic))
       return false;
-  return !is_one_of(q->reserved, q->reserved_count, &m->in_answer_to);
+  return msg_oid_index(q->reserved, q->reserved_count, &m->in_answer_to) == q->reserved_count;
 }
 
 static int look_in_inbox(msg_look *l, const msg_unseen *query, finding *f, bool *soon,

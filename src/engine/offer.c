@@ -15,12 +15,6 @@ void msg_bid_open(msg_bid *b, msg_node *node, const msg_pattern *pattern, size_t
   msg_mutex_unlock(node->mtx);
 }
 
-static bool is_in(const msg_list *list, size_t from, const msg_oid *id) {
-  while (from < list->n && msg_oid_cmp(&list->at[from].id, id) != 0)
-    from++;
-  return from < list->n;
-}
-
 void msg_bid_close(msg_bid *b, const msg_list *got, size_t from) {
   msg_node *node = b->node;
   msg_mutex_lock(node->mtx);
@@ -30,7 +24,7 @@ void msg_bid_close(msg_bid *b, const msg_list *got, size_t from) {
   *link = b->next;
   msg_mutex_unlock(node->mtx);
   for (size_t i = 0; i < b->n; i++) {
-    if (!is_in(got, from, &msg_parcel_message(b->at[i].parcel)->id))
+    if (!msg_list_has(got, from, &msg_parcel_message(b->at[i].parcel)->id))
       msg_offer(node->store, b->at[i].parcel, b->at[i].at_ms);
     msg_parcel_unref(b->at[i].parcel);
   }

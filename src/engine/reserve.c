@@ -17,12 +17,9 @@ int msg_reserve_add(msg_node *node, const msg_oid *request, msg_err *err) {
  * they left it alone. */
 void msg_reserve_drop(msg_node *node, const msg_oid *request) {
   msg_mutex_lock(node->mtx);
-  for (size_t i = 0; i < node->reserved_count; i++) {
-    if (msg_oid_cmp(&node->reserved[i], request) == 0) {
-      node->reserved[i] = node->reserved[--node->reserved_count];
-      break;
-    }
-  }
+  size_t i = msg_oid_index(node->reserved, node->reserved_count, request);
+  if (i < node->reserved_count)
+    node->reserved[i] = node->reserved[--node->reserved_count];
   if (node->reserved_looked)
     msg_inbox_lose(&node->inbox);
   node->reserved_looked = false;

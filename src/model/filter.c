@@ -89,12 +89,7 @@ static bool id_ok(const msg_filter *f, const msg_oid *id) {
     return false;
   if (f->has_id_hi && msg_oid_cmp(id, &f->id_hi) > 0)
     return false;
-  if (!f->ids)
-    return true;
-  for (size_t i = 0; i < f->id_count; i++)
-    if (msg_oid_cmp(&f->ids[i], id) == 0)
-      return true;
-  return false;
+  return !f->ids || msg_oid_index(f->ids, f->id_count, id) < f->id_count;
 }
 
 bool msg_filter_match(const msg_filter *f, const msg_message *m) {

@@ -144,3 +144,9 @@ void msg_list_sort(msg_list *l) {
   if (l->n > 1)
     qsort(l->at, l->n, sizeof *l->at, cmp_delivery);
 }
+
+bool msg_list_has(const msg_list *l, size_t from, const msg_oid *id) {
+  while (from < l->n && msg_oid_cmp(&l->at[from].id, id) != 0)
+    from++;
+  return from < l->n;
+}

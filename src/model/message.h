@@ -89,5 +89,7 @@ void msg_list_clear(msg_list *l);
 int msg_message_cmp(const msg_message *a, const msg_message *b);
 /** Sort by it. */
 void msg_list_sort(msg_list *l);
+/** Is a message of this id among those from `from` on? */
+bool msg_list_has(const msg_list *l, size_t from, const msg_oid *id);
 
 #endif

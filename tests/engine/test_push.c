@@ -36,27 +36,35 @@ static void settle(rig *r) {
   rig_sleep(50);
 }
 
+/* `b`, which waits, takes what `a` puts. */
+static void pass_on(peer *a, peer *b, const char *text) {
+  rig_wait w = {.p = b, .topic = "t", .timeout_ms = 10000};
+  rig_wait_begin(&w);
+  put(a, "t", text, false);
+  rig_wait_expect(&w, text);
+}
+
+/* The same once the watch is at work. */
+static void pass_settled(rig *r, peer *a, peer *b) {
+  rig_wait w = {.p = b, .topic = "t", .timeout_ms = 10000};
+  rig_wait_begin(&w);
+  settle(r);
+  put(a, "t", "first", false);
+  rig_wait_expect(&w, "first");
+}
+
 /* Each is taken as it comes: no look, neither while a call waits nor when the next begins. */
 static void an_await_that_waits_needs_no_look(void **state) {
   rig r;
   peer a, b;
   (void)state;
   rig_open_pair(&r, RIG_PUSH, &a, "a", &b, "b");
-  for (int i = 0; i < 3; i++) { /* until what is told is not from before it listened */
-    rig_wait w = {.p = &b, .topic = "t", .timeout_ms = 10000};
-    rig_wait_begin(&w);
-    settle(&r);
-    put(&a, "t", "first", false);
-    rig_wait_expect(&w, "first");
-  }
+  for (int i = 0; i < 3; i++) /* until what is told is not from before it listened */
+    pass_settled(&r, &a, &b);
   long unseen = calls(&r, FAULT_UNSEEN), seen = calls(&r, FAULT_SEEN);
   long soon = calls(&r, FAULT_SEEN_SOON);
-  for (int i = 0; i < 5; i++) {
-    rig_wait w = {.p = &b, .topic = "t", .timeout_ms = 10000};
-    rig_wait_begin(&w);
-    put(&a, "t", "next", false);
-    rig_wait_expect(&w, "next");
-  }
+  for (int i = 0; i < 5; i++)
+    pass_on(&a, &b, "next");
   assert_int_equal(calls(&r, FAULT_UNSEEN), unseen);
   assert_int_equal(calls(&r, FAULT_SEEN), seen);
   assert_int_equal(calls(&r, FAULT_SEEN_SOON), soon + 5);
@@ -70,11 +78,7 @@ static void what_came_between_two_calls_needs_no_look(void **state) {
   msg_list list = MSG_LIST_INIT;
   (void)state;
   rig_open_pair(&r, RIG_PUSH, &a, "a", &b, "b");
-  rig_wait w = {.p = &b, .topic = "t", .timeout_ms = 10000};
-  rig_wait_begin(&w);
-  settle(&r);
-  put(&a, "t", "one", false);
-  rig_wait_expect(&w, "one");
+  pass_settled(&r, &a, &b);
   long unseen = calls(&r, FAULT_UNSEEN);
   put(&a, "t", "two", false);
   rig_sleep(50);
@@ -186,11 +190,7 @@ static void the_last_to_withdraw_ends_the_watch(void **state) {
   peer a, b;
   (void)state;
   rig_open_pair(&r, RIG_PUSH, &a, "a", &b, "b");
-  rig_wait w = {.p = &b, .topic = "t", .timeout_ms = 10000};
-  rig_wait_begin(&w);
-  settle(&r);
-  put(&a, "t", "one", false);
-  rig_wait_expect(&w, "one");
+  pass_settled(&r, &a, &b);
   msg_call call = {.session = a.session};
   assert_int_equal(msg_node_withdraw(a.node, &call, NULL), MSG_OK);
   rig_sleep(50);

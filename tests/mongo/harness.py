@@ -105,6 +105,14 @@ class OwnServer(Case):
         os.environ["MSG_TEST_MONGODB_URI"] = cls.cluster.uri()
         cls.addClassCleanup(cls.back, shared)
 
+    def fail_point(self, mode, **data):
+        """The server's point failCommand: {"times": n}, "alwaysOn" or "off"; off after the test."""
+        command = {"configureFailPoint": "failCommand", "mode": mode}
+        if data:
+            command["data"] = data
+            self.addCleanup(self.fail_point, "off")
+        self.admin.run("admin", command)
+
     @staticmethod
     def back(shared):
         os.environ.pop("MSG_TEST_MONGODB_URI")

@@ -13,13 +13,6 @@ class Ambiguous(OwnServer):
         self.n = self.db("c-node")
         self.sender = self.db("sender")
         self.n.one("SELECT msg_listen('news')")
-        self.addCleanup(self.fail_point, "off")
-
-    def fail_point(self, mode, **data):
-        command = {"configureFailPoint": "failCommand", "mode": mode}
-        if data:
-            command["data"] = data
-        self.admin.run("admin", command)
 
     def unknown(self, *commands, times=1):
         """The next ones are carried out, and answered as if no majority had confirmed them."""

@@ -23,9 +23,7 @@ class Combine(OwnServer):
         return len(self.admin.run("admin", {"currentOp": 1, "command.insert": "msg"})["inprog"])
 
     def hold(self, mode, ms):
-        self.admin.run("admin", {
-            "configureFailPoint": "failCommand", "mode": mode,
-            "data": {"failCommands": ["insert"], "blockConnection": True, "blockTimeMS": ms}})
+        self.fail_point(mode, failCommands=["insert"], blockConnection=True, blockTimeMS=ms)
 
     def test_what_comes_meanwhile_goes_with_the_next(self):
         self.hold({"times": 1}, HELD_MS)
@@ -50,7 +48,7 @@ class Combine(OwnServer):
         others = [Background(n.send, "news", "x") for n in hasty[1:]]
         for b in [first, *others]:
             self.assertRaises(support.sqlite3.Error, b.result)
-        self.admin.run("admin", {"configureFailPoint": "failCommand", "mode": "off"})
+        self.fail_point("off")
         self.assertLess(max(b.seconds for b in others) * 1000, BOUND_MS * 1.5)
         until(lambda: not self.find({"topic": "news"}))
 

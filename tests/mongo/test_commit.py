@@ -14,13 +14,6 @@ class Commit(OwnServer):
         self.n = self.db("c-node", {"write_timeout_ms": 2000})
         self.n.rows("CREATE TABLE t(x)")
         self.n.enqueue("warm", "up")
-        self.addCleanup(self.fail_point, "off")
-
-    def fail_point(self, mode, **data):
-        command = {"configureFailPoint": "failCommand", "mode": mode}
-        if data:
-            command["data"] = data
-        self.admin.run("admin", command)
 
     def sent(self, topic="work"):
         return self.find({"topic": topic})

@@ -11,16 +11,6 @@ import support
 
 
 class Push(OwnServer):
-    def setUp(self):
-        super().setUp()
-        self.addCleanup(self.fail_point, "off")
-
-    def fail_point(self, mode, **data):
-        command = {"configureFailPoint": "failCommand", "mode": mode}
-        if data:
-            command["data"] = data
-        self.admin.run("admin", command)
-
     def finds(self):
         return self.admin.run("admin", {"serverStatus": 1})["metrics"]["commands"]["find"]["total"]
 

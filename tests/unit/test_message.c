@@ -211,6 +211,8 @@ static void list_sorts_in_delivery_order(void **state) {
   msg_list_sort(&l);
   for (size_t i = 0; i < l.n; i++)
     assert_int_equal(l.at[i].id.b[0], i + 1);
+  assert_true(msg_list_has(&l, 0, &(msg_oid){{1}}) && msg_list_has(&l, 1, &(msg_oid){{2}}));
+  assert_false(msg_list_has(&l, 1, &(msg_oid){{1}}) || msg_list_has(&l, 0, &(msg_oid){{99}}));
   msg_list_clear(&l);
   assert_null(l.at);
   add(&l, 1, 1, 1, 1);

@@ -142,11 +142,21 @@ static void compares_like_bytes(void **state) {
   assert_true(msg_oid_cmp(&a, &b) > 0);
 }
 
+static void is_found_in_an_array(void **state) {
+  (void)state;
+  const msg_oid ids[] = {{{1}}, {{2}}, {{2}}, {{3}}};
+  assert_int_equal(msg_oid_index(ids, 4, &(msg_oid){{2}}), 1);
+  assert_int_equal(msg_oid_index(ids, 4, &(msg_oid){{3}}), 3);
+  assert_int_equal(msg_oid_index(ids, 3, &(msg_oid){{3}}), 3);
+  assert_int_equal(msg_oid_index(NULL, 0, &(msg_oid){{3}}), 0);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(unique_over_threads),           cmocka_unit_test(unique_after_fork),
       cmocka_unit_test(holds_time_random_and_counter), cmocka_unit_test(hex_and_back),
       cmocka_unit_test(refuses_what_is_no_id),         cmocka_unit_test(compares_like_bytes),
+      cmocka_unit_test(is_found_in_an_array),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -333,10 +333,7 @@ static bool reserved(const msg_unseen *u, const char *in_answer_to) {
   msg_oid id;
   if (u->reserved_count == 0 || !in_answer_to || !msg_oid_parse(in_answer_to, &id))
     return false;
-  for (size_t i = 0; i < u->reserved_count; i++)
-    if (msg_oid_cmp(&u->reserved[i], &id) == 0)
-      return true;
-  return false;
+  return msg_oid_index(u->reserved, u->reserved_count, &id) < u->reserved_count;
 }
 
 static int look_answers(msg_local_session *s, struct look *k, msg_err *err) {

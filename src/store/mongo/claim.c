@@ -305,8 +305,7 @@ static int win_offered(msg_mongo_claiming *c, msg_list *out, msg_err *err) {
   return c->got.n ? hand_over(&c->got, out, err) : rc;
 }
 
-static int claim_with(msg_mongo_session *s, msg_mongo_claiming *c, msg_list *out, msg_err *err) {
-  msg_mongo_claiming_clear(c);
+static int claim_with(msg_mongo_session *s, msg_mongo_claiming *c, void *out, msg_err *err) {
   if (c->claim->offered_count && !msg_mongo_undone_any(s->store)) {
     bool known = false;
     int rc = take_offered(s, c, &known, err);
@@ -322,26 +321,35 @@ static int claim_with(msg_mongo_session *s, msg_mongo_claiming *c, msg_list *out
   return rc == MSG_OK && c->spot_count ? play(c, out, err) : rc;
 }
 
-bool msg_mongo_claiming_lost(const msg_mongo_claiming *c, const msg_err *err) {
+/* The spot that failed has lost its indexes: nothing was claimed yet. */
+static bool has_lost(const msg_mongo_claiming *c, const msg_err *err) {
   return c->spot_count && msg_mongo_lost_indexes(c->s, err);
+}
+
+int msg_mongo_claiming_run(msg_session *base, msg_mongo_claiming *c, const char *what,
+                           msg_mongo_claiming_fn work, void *arg, msg_err *err) {
+  msg_mongo_session *s = (msg_mongo_session *)base;
+  msg_mongo_use u;
+  msg_err own = MSG_ERR_INIT;
+  err = err ? err : &own;
+  c->u = &u;
+  msg_mongo_interest_claim(s, c->claim->pattern);
+  int rc = msg_mongo_take_bounded(s, what, &u, err);
+  if (rc != MSG_OK)
+    return rc;
+  rc = work(s, c, arg, err);
+  if (rc != MSG_OK && has_lost(c, err)) {
+    msg_mongo_claiming_clear(c);
+    rc = work(s, c, arg, err);
+  }
+  msg_mongo_claiming_clear(c);
+  msg_free(c->picked);
+  msg_mongo_give(&u);
+  return rc;
 }
 
 int msg_mongo_claim(msg_session *base, const msg_actor *actor, const msg_claim *claim,
                     msg_list *out, msg_err *err) {
-  msg_mongo_session *s = (msg_mongo_session *)base;
-  msg_mongo_use u;
-  msg_mongo_claiming c = {.u = &u, .actor = actor, .claim = claim};
-  msg_err own = MSG_ERR_INIT;
-  err = err ? err : &own;
-  msg_mongo_interest_claim(s, claim->pattern);
-  int rc = msg_mongo_take_bounded(s, "claim", &u, err);
-  if (rc != MSG_OK)
-    return rc;
-  rc = claim_with(s, &c, out, err);
-  if (rc != MSG_OK && msg_mongo_claiming_lost(&c, err)) /* nothing was claimed yet */
-    rc = claim_with(s, &c, out, err);
-  msg_mongo_claiming_clear(&c);
-  msg_free(c.picked);
-  msg_mongo_give(&u);
-  return rc;
+  msg_mongo_claiming c = {.actor = actor, .claim = claim};
+  return msg_mongo_claiming_run(base, &c, "claim", claim_with, out, err);
 }

@@ -1,26 +1,12 @@
 /* claimable.c - could a claim have something now? Reads only. */
-#include "base/clock.h"
 #include "store/mongo/claiming.h"
 #include "store/mongo/group.h"
-#include "store/mongo/interest.h"
-
-static int note_any(void *arg, const bson_t *doc, msg_err *err) {
-  (void)doc;
-  (void)err;
-  *(bool *)arg = true;
-  return MSG_OK;
-}
 
 /* One row by an index of ours; by any while they are not known to be there. */
 static int any(msg_mongo_claiming *c, const bson_t *filter, const char *index, bool *out,
                msg_err *err) {
-  bson_t *opts = BCON_NEW("limit", BCON_INT32(1), "projection", "{", "_id", BCON_INT32(1), "}");
-  if (msg_mongo_is_indexed(c->s))
-    BSON_APPEND_UTF8(opts, "hint", index);
-  int rc = msg_mongo_each(c->u, c->s->names.messages, "look for messages", filter, opts, note_any,
-                          out, err);
-  bson_destroy(opts);
-  return rc;
+  return msg_mongo_any(c->u, c->s->names.messages, "look for messages", filter,
+                       msg_mongo_is_indexed(c->s) ? index : NULL, 0, out, err);
 }
 
 /* What a sweep would make ready. */
@@ -86,35 +72,22 @@ static int any_at(msg_mongo_claiming *c, bool *found, msg_err *err) {
   return rc;
 }
 
-static int any_of_all(msg_mongo_claiming *c, bool *found, msg_err *err) {
-  int rc = MSG_OK;
-  for (size_t i = 0; rc == MSG_OK && !*found && i < c->spot_count; i++) {
+static int any_of_all(msg_mongo_session *s, msg_mongo_claiming *c, void *found, msg_err *err) {
+  bool *any = found;
+  c->now_ms = msg_mongo_now_ms(s->store);
+  int rc = msg_mongo_claiming_find(s, c, err);
+  for (size_t i = 0; rc == MSG_OK && !*any && i < c->spot_count; i++) {
     msg_mongo_claiming_go(c, i);
-    rc = any_at(c, found, err);
+    rc = any_at(c, any, err);
   }
   return rc;
 }
 
 int msg_mongo_claimable(msg_session *base, const msg_actor *actor, const msg_claim *claim,
                         bool *out, msg_err *err) {
-  msg_mongo_session *s = (msg_mongo_session *)base;
-  msg_mongo_use u;
-  msg_mongo_claiming c = {.u = &u, .actor = actor, .claim = claim};
-  msg_err own = MSG_ERR_INIT;
+  msg_mongo_claiming c = {.actor = actor, .claim = claim};
   bool found = false;
-  err = err ? err : &own;
-  msg_mongo_interest_claim(s, claim->pattern);
-  int rc = msg_mongo_take_bounded(s, "look for messages", &u, err);
-  if (rc != MSG_OK)
-    return rc;
-  c.now_ms = msg_mongo_now_ms(s->store);
-  rc = msg_mongo_claiming_find(s, &c, err);
-  if (rc == MSG_OK)
-    rc = any_of_all(&c, &found, err);
-  if (rc != MSG_OK && msg_mongo_claiming_lost(&c, err))
-    rc = any_of_all(&c, &found, err);
-  msg_mongo_claiming_clear(&c);
-  msg_mongo_give(&u);
+  int rc = msg_mongo_claiming_run(base, &c, "look for messages", any_of_all, &found, err);
   if (rc == MSG_OK)
     *out = found;
   return rc;

@@ -1,4 +1,5 @@
-/* claiming.h - a claim at work, shared by the files it is in: candidates.c, owner.c, claim.c. */
+/* claiming.h - a claim at work, shared by the files it is in: candidates.c, owner.c,
+ * claim.c, claimable.c. */
 #ifndef MSG_MONGO_CLAIMING_H
 #define MSG_MONGO_CLAIMING_H
 
@@ -48,9 +49,13 @@ typedef struct msg_mongo_claiming {
 int msg_mongo_claiming_find(msg_mongo_session *s, msg_mongo_claiming *c, msg_err *err);
 /** To work at one of the spots. */
 void msg_mongo_claiming_go(msg_mongo_claiming *c, size_t spot);
-/** The spot that failed has lost its indexes: try again. */
-bool msg_mongo_claiming_lost(const msg_mongo_claiming *c, const msg_err *err);
 void msg_mongo_claiming_clear(msg_mongo_claiming *c);
+typedef int (*msg_mongo_claiming_fn)(msg_mongo_session *s, msg_mongo_claiming *c, void *arg,
+                                     msg_err *err);
+/** Run the work with a client, within write_timeout_ms; once more where indexes were lost. Clears
+ *  *c, of which actor and claim are set. */
+int msg_mongo_claiming_run(msg_session *base, msg_mongo_claiming *c, const char *what,
+                           msg_mongo_claiming_fn work, void *arg, msg_err *err);
 
 /* ---- the steps ---- */
 

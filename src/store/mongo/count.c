@@ -240,9 +240,8 @@ int msg_mongo_topics(msg_session *base, msg_count_fn fn, void *arg, msg_err *err
   msg_mongo_use u;
   struct audience audience = {0};
   struct listing l = {&audience, fn, arg};
-  int rc = msg_mongo_seen_flush(s, err);
-  if (rc == MSG_OK)
-    rc = audience_load(s, &audience, err);
+  msg_mongo_seen_flush(s);
+  int rc = audience_load(s, &audience, err);
   if (rc == MSG_OK)
     rc = msg_mongo_take(s->store, "count", &u, err);
   if (rc == MSG_OK) {

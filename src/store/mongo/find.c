@@ -352,9 +352,8 @@ int msg_mongo_find(msg_session *base, const msg_filter *filter, msg_find **out, 
   f->now_ms = msg_mongo_now_ms(s->store);
   int rc = copy_filter(filter, &f->filter) == MSG_OK ? MSG_OK : msg_err_nomem(err);
   if (rc == MSG_OK && !filter->none && filter->limit != 0) {
-    rc = msg_mongo_seen_flush(s, err);
-    if (rc == MSG_OK)
-      rc = msg_mongo_take(s->store, "find", &f->u, err);
+    msg_mongo_seen_flush(s);
+    rc = msg_mongo_take(s->store, "find", &f->u, err);
     if (rc == MSG_OK)
       rc = start(f, err);
   }
@@ -411,9 +410,8 @@ int msg_mongo_get(msg_session *base, const msg_oid *id, msg_message *out, msg_er
   msg_mongo_use u;
   if (s->queue->layout->lanes)
     return get_anywhere(s, id, out, err);
-  int rc = msg_mongo_seen_flush(s, err);
-  if (rc == MSG_OK)
-    rc = msg_mongo_take(s->store, "get", &u, err);
+  msg_mongo_seen_flush(s);
+  int rc = msg_mongo_take(s->store, "get", &u, err);
   if (rc != MSG_OK)
     return rc;
   rc = get_at(s, &u, id, out, err);

@@ -70,21 +70,15 @@ bool msg_mongo_is_grouped(msg_mongo_session *s) {
   return is;
 }
 
-static int note_any(void *arg, const bson_t *doc, msg_err *err) {
-  (void)doc, (void)err;
-  msg_mongo_note_grouped(arg);
-  return MSG_OK;
-}
-
 int msg_mongo_look_grouped(msg_mongo_session *s, msg_mongo_use *u, msg_err *err) {
   if (msg_mongo_is_grouped(s))
     return MSG_OK;
+  bool any = false;
   bson_t *filter = BCON_NEW("sq.head", BCON_BOOL(true));
-  bson_t *opts = BCON_NEW("projection", "{", "_id", BCON_INT32(1), "}", "limit", BCON_INT64(1),
-                          "hint", BCON_UTF8("sq_head"));
-  int rc = msg_mongo_each(u, s->names.messages, "look at groups", filter, opts, note_any, s, err);
-  bson_destroy(opts);
+  int rc = msg_mongo_any(u, s->names.messages, "look at groups", filter, "sq_head", 0, &any, err);
   bson_destroy(filter);
+  if (any)
+    msg_mongo_note_grouped(s);
   return rc;
 }
 

@@ -53,8 +53,8 @@ static const struct index of_keys[] = {{"until_1", {"until"}, TTL, NULL}};
 /* ---- what there is ---- */
 
 /* Bit i of *there: index i is there already, under its name. */
-static int look(msg_mongo_use *u, const char *collection, const struct index *want, size_t n,
-                uint64_t *there, msg_err *err) {
+static int look(msg_mongo_use *u, const char *collection, const char *what,
+                const struct index *want, size_t n, uint64_t *there, msg_err *err) {
   mongoc_collection_t *c = msg_mongo_collection(u, collection);
   mongoc_cursor_t *cursor = mongoc_collection_find_indexes_with_opts(c, NULL);
   const bson_t *doc;
@@ -70,9 +70,17 @@ static int look(msg_mongo_use *u, const char *collection, const struct index *wa
         *there |= (uint64_t)1 << i;
   }
   if (mongoc_cursor_error(cursor, &error) && error.code != 26) /* no such collection */
-    rc = msg_mongo_fail(u->store, "look at indexes", &error, NULL, err);
+    rc = msg_mongo_fail(u->store, what, &error, NULL, err);
   mongoc_cursor_destroy(cursor);
   mongoc_collection_destroy(c);
+  return rc;
+}
+
+int msg_mongo_has_index(msg_mongo_use *u, const char *collection, const char *what,
+                        const char *name, bool *out, msg_err *err) {
+  uint64_t there = 0;
+  int rc = look(u, collection, what, &(struct index){.name = name}, 1, &there, err);
+  *out = there != 0;
   return rc;
 }
 
@@ -162,7 +170,7 @@ static bool is_building(msg_mongo_session *s) {
 static int ensure(msg_mongo_session *s, msg_mongo_use *u, const char *collection,
                   const struct index *want, size_t n, msg_err *err) {
   uint64_t there = 0, missing = 0;
-  int rc = look(u, collection, want, n, &there, err);
+  int rc = look(u, collection, "look at indexes", want, n, &there, err);
   bool building = is_building(s);
   for (size_t i = 0; i < n; i++) {
     if (building && is_ours(&want[i]))

@@ -72,11 +72,7 @@ static void append_automatic(bson_t *in, const char *key) {
   snprintf(prefix, sizeof prefix, "%s-%s-%d-", msg_process_host(), msg_process_program(),
            msg_process_pid());
   msg_str_append(&s, "^");
-  for (const char *p = prefix; *p; p++) {
-    if (strchr("\\^$.|?*+()[]{}-", *p))
-      msg_str_append(&s, "\\");
-    msg_str_appendn(&s, p, 1);
-  }
+  msg_mongo_append_quoted(&s, prefix);
   char *regex = msg_str_take(&s);
   bson_append_regex(in, key, -1, regex ? regex : ".", "");
   msg_free(regex);
@@ -287,8 +283,11 @@ bool msg_mongo_interest_claimed(const msg_mongo_session *s, bson_t *filter) {
 }
 
 bool msg_mongo_interest_claims(const msg_mongo_session *s) {
-  bson_t ignored = BSON_INITIALIZER;
-  bool claims = msg_mongo_interest_claimed(s, &ignored);
-  bson_destroy(&ignored);
+  const msg_mongo_tend *t = s->store->tend;
+  bool claims = false;
+  msg_mutex_lock(t->mtx);
+  for (size_t i = 0; i < t->claimed_count && !claims; i++)
+    claims = t->claimed[i].queue == s->queue;
+  msg_mutex_unlock(t->mtx);
   return claims;
 }

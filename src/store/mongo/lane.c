@@ -90,20 +90,11 @@ static int restore_all(msg_mongo_session *s, msg_mongo_use *u, const char *aside
 }
 
 /* Is something in it? Looked at first: mostly there is an answer without a rename. */
-static int stop_at_first(void *arg, const bson_t *doc, msg_err *err) {
-  (void)doc, (void)err;
-  *(bool *)arg = true;
-  return MSG_OK;
-}
-
 static int is_wanted(msg_mongo_session *s, msg_mongo_use *u, const char *lane, bool *out,
                      msg_err *err) {
   bson_t filter = BSON_INITIALIZER;
-  bson_t *opts = BCON_NEW("limit", BCON_INT64(1), "projection", "{", "_id", BCON_INT32(1), "}");
-  *out = false;
   append_wanted(&filter, s);
-  int rc = msg_mongo_each(u, lane, "drop lane", &filter, opts, stop_at_first, out, err);
-  bson_destroy(opts);
+  int rc = msg_mongo_any(u, lane, "drop lane", &filter, NULL, 0, out, err);
   bson_destroy(&filter);
   return rc;
 }
@@ -154,22 +145,4 @@ int msg_mongo_lane_leave(msg_mongo_session *s, msg_mongo_use *u, const char *nod
   msg_mongo_at_lane(s->queue->layout, &s->queue->names, node, &at);
   return ours_alone ? drop_if_at_rest(s, u, at.messages, err)
                     : msg_mongo_lane_drop_empty(s, u, at.messages, &dropped, err);
-}
-
-int msg_mongo_lane_indexed(msg_mongo_session *at, msg_mongo_use *u, bool *out, msg_err *err) {
-  mongoc_collection_t *c = msg_mongo_collection(u, at->names.messages);
-  mongoc_cursor_t *cursor = mongoc_collection_find_indexes_with_opts(c, NULL);
-  const bson_t *doc;
-  bson_error_t error;
-  int rc = MSG_OK;
-  *out = false;
-  while (mongoc_cursor_next(cursor, &doc)) {
-    const char *name = msg_mongo_get_text(doc, "name");
-    *out = *out || (name && strcmp(name, "delete_at_1") == 0);
-  }
-  if (mongoc_cursor_error(cursor, &error) && error.code != 26)
-    rc = msg_mongo_fail(at->store, "lanes", &error, NULL, err);
-  mongoc_cursor_destroy(cursor);
-  mongoc_collection_destroy(c);
-  return rc;
 }

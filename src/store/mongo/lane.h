@@ -14,7 +14,5 @@ int msg_mongo_lane_drop_empty(msg_mongo_session *s, msg_mongo_use *u, const char
  *  goes with what is in it; else if it is empty. */
 int msg_mongo_lane_leave(msg_mongo_session *s, msg_mongo_use *u, const char *node, bool ours_alone,
                          msg_err *err);
-/** Are the indexes of the session's collection there, those without which nothing goes away? */
-int msg_mongo_lane_indexed(msg_mongo_session *at, msg_mongo_use *u, bool *out, msg_err *err);
 
 #endif

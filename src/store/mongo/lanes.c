@@ -156,7 +156,10 @@ static int load_collections(struct lanes *l, msg_mongo_use *u, const msg_mongo_p
         !msg_mongo_is_lane(l->s->queue->layout, &l->s->queue->names, at.names.messages, &owner))
       continue;
     msg_lane *lane = lanes_add(l, at.names.messages, owner);
-    rc = lane ? msg_mongo_lane_indexed(&at, u, &lane->indexed, err) : msg_err_nomem(err);
+    if (lane) /* by that without which nothing goes away */
+      rc = msg_mongo_has_index(u, at.names.messages, "lanes", "delete_at_1", &lane->indexed, err);
+    else
+      rc = msg_err_nomem(err);
   }
   return rc;
 }
@@ -207,9 +210,8 @@ int msg_mongo_lanes(msg_session *base, msg_lane_fn fn, void *arg, msg_err *err) 
   msg_mongo_session *s = (msg_mongo_session *)base;
   struct lanes all = {.s = s};
   msg_mongo_use u;
-  int rc = msg_mongo_seen_flush(s, err);
-  if (rc == MSG_OK)
-    rc = msg_mongo_take(s->store, "lanes", &u, err);
+  msg_mongo_seen_flush(s);
+  int rc = msg_mongo_take(s->store, "lanes", &u, err);
   if (rc != MSG_OK)
     return rc;
   rc = load(&all, &u, err);
@@ -259,9 +261,8 @@ int msg_mongo_lane_drop(msg_session *base, const char *lane, msg_err *err) {
   msg_mongo_session *s = (msg_mongo_session *)base;
   char *owner = NULL;
   msg_mongo_use u;
-  int rc = msg_mongo_seen_flush(s, err);
-  if (rc == MSG_OK)
-    rc = msg_mongo_take(s->store, "drop lane", &u, err);
+  msg_mongo_seen_flush(s);
+  int rc = msg_mongo_take(s->store, "drop lane", &u, err);
   if (rc != MSG_OK)
     return rc;
   rc = drop(s, &u, lane, &owner, err);

@@ -279,8 +279,8 @@ bool msg_mongo_marks_regret(msg_mongo_session *s, const char *node, msg_mongo_id
   return ok;
 }
 
-void msg_mongo_marks_wait(msg_mongo_session *s, int64_t timeout_ms) {
-  int64_t deadline_ms = msg_clock_mono_ms() + timeout_ms;
+void msg_mongo_seen_flush(msg_mongo_session *s) {
+  int64_t deadline_ms = msg_clock_mono_ms() + s->write_timeout_ms;
   msg_mutex_lock(s->store->mtx);
   if (any_later_locked(s)) { /* now */
     s->store->marks_due_ms = 0;

@@ -45,8 +45,6 @@ bool msg_mongo_marker_rouse_locked(msg_mongo_store *store);
 /** The marks of these, which were taken, are to be written soon. False: no thread can be had, the
  *  caller has to write them. */
 bool msg_mongo_marks_later(msg_mongo_session *s, const char *node, const msg_mongo_ids *ids);
-/** Wait until what was left for later is written in this queue, at most `timeout_ms`. */
-void msg_mongo_marks_wait(msg_mongo_session *s, int64_t timeout_ms);
 /** Write what is left, at most for some seconds, and end the marker thread. Before the pools go. */
 void msg_mongo_marks_stop(msg_mongo_store *store);
 

@@ -191,6 +191,9 @@ int msg_mongo_session_on(const msg_mongo_session *s, const char *queue, msg_mong
 /** Make what is missing of the queue's indexes, once a process and queue. Called by verbs that
  *  write. */
 int msg_mongo_indexes(msg_mongo_session *s, msg_mongo_use *u, msg_err *err);
+/** Has a collection, if it is there at all, an index of this name? */
+int msg_mongo_has_index(msg_mongo_use *u, const char *collection, const char *what,
+                        const char *name, bool *out, msg_err *err);
 /** Are they known to be there? */
 bool msg_mongo_is_indexed(msg_mongo_session *s);
 /** The collection went, or may have: they are looked for again. */
@@ -210,10 +213,11 @@ int msg_mongo_sweep(msg_mongo_session *s, msg_mongo_use *u, int64_t max_attempts
  *  groups. *moved as above. */
 int msg_mongo_sweep_groups(msg_mongo_session *s, int *moved, msg_err *err);
 
-/* ---- seen.c ---- */
+/* ---- marker.c ---- */
 
-/** Marks that are under way are written: for verbs that show who has seen what. */
-int msg_mongo_seen_flush(msg_mongo_session *s, msg_err *err);
+/** Wait until the marks that were left for later are written in this queue, at most for
+ *  write_timeout_ms: for verbs that show who has seen what. */
+void msg_mongo_seen_flush(msg_mongo_session *s);
 
 /* ---- listen.c ("watch"): what a node listens to ---- */
 

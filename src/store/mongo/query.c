@@ -16,10 +16,7 @@ int msg_mongo_ids_add(msg_mongo_ids *l, const msg_oid *id) {
 }
 
 bool msg_mongo_ids_have(const msg_mongo_ids *l, const msg_oid *id) {
-  for (size_t i = 0; i < l->n; i++)
-    if (msg_oid_cmp(&l->at[i], id) == 0)
-      return true;
-  return false;
+  return msg_oid_index(l->at, l->n, id) < l->n;
 }
 
 void msg_mongo_ids_clear(msg_mongo_ids *l) {
@@ -115,6 +112,35 @@ void msg_mongo_now_expr(bson_t *out, int64_t plus_ms) {
   bson_append_array_end(out, &terms);
 }
 
+void msg_mongo_append_quoted(msg_str *regex, const char *text) {
+  for (; *text; text++) {
+    if (strchr("\\^$.|?*+()[]{}-", *text))
+      msg_str_append(regex, "\\");
+    msg_str_appendn(regex, text, 1);
+  }
+}
+
+/* ---- is there one? ---- */
+
+static int note_one(void *arg, const bson_t *doc, msg_err *err) {
+  (void)doc, (void)err;
+  *(bool *)arg = true;
+  return MSG_OK;
+}
+
+int msg_mongo_any(msg_mongo_use *u, const char *collection, const char *what, const bson_t *filter,
+                  const char *hint, int64_t max_ms, bool *out, msg_err *err) {
+  bson_t *opts = BCON_NEW("limit", BCON_INT64(1), "projection", "{", "_id", BCON_INT32(1), "}");
+  if (hint)
+    BSON_APPEND_UTF8(opts, "hint", hint);
+  if (max_ms > 0)
+    BSON_APPEND_INT64(opts, "maxTimeMS", max_ms);
+  *out = false;
+  int rc = msg_mongo_each(u, collection, what, filter, opts, note_one, out, err);
+  bson_destroy(opts);
+  return rc;
+}
+
 /* ---- old nodes ---- */
 
 static void note_unnamed(msg_mongo_session *s) {
@@ -130,19 +156,13 @@ bool msg_mongo_is_unnamed(msg_mongo_session *s) {
   return is;
 }
 
-static int note_row(void *arg, const bson_t *doc, msg_err *err) {
-  (void)doc;
-  (void)err;
-  note_unnamed(arg);
-  return MSG_OK;
-}
-
 int msg_mongo_look_unnamed(msg_mongo_session *s, msg_mongo_use *u, msg_err *err) {
+  bool any = false;
   bson_t *filter = BCON_NEW("topic", BCON_NULL);
-  bson_t *opts = BCON_NEW("projection", "{", "_id", BCON_INT32(1), "}", "limit", BCON_INT64(1));
-  int rc = msg_mongo_each(u, s->names.messages, "look for topics", filter, opts, note_row, s, err);
-  bson_destroy(opts);
+  int rc = msg_mongo_any(u, s->names.messages, "look for topics", filter, NULL, 0, &any, err);
   bson_destroy(filter);
+  if (any)
+    note_unnamed(s);
   return rc;
 }
 

@@ -2,6 +2,7 @@
 #ifndef MSG_MONGO_QUERY_H
 #define MSG_MONGO_QUERY_H
 
+#include "base/str.h"
 #include "model/topic.h"
 #include "store/mongo/document.h"
 #include "store/mongo/mongo.h"
@@ -41,6 +42,13 @@ void msg_mongo_append_untaken(bson_t *doc);
 void msg_mongo_append_there(bson_t *doc);
 /** {$add: ["$$NOW", plus]}, to be destroyed. */
 void msg_mongo_now_expr(bson_t *out, int64_t plus_ms);
+/** A text as a regular expression that means itself. */
+void msg_mongo_append_quoted(msg_str *regex, const char *text);
+
+/** Does a document match? `hint`: by that index; NULL: any. `max_ms`: the server's time for it; 0:
+ *  no limit. *out is false on failure. */
+int msg_mongo_any(msg_mongo_use *u, const char *collection, const char *what, const bson_t *filter,
+                  const char *hint, int64_t max_ms, bool *out, msg_err *err);
 
 /** The topics of the messages in the session's collection, whatever it is. */
 int msg_mongo_topics_in(const msg_mongo_session *at, msg_mongo_use *u, msg_mongo_texts *out,

@@ -6,14 +6,6 @@
 #include "base/str.h"
 #include "store/mongo/tend.h"
 
-static void append_quoted(msg_str *out, const char *text) {
-  for (; *text; text++) {
-    if (strchr("\\^$.|?*+()[]{}-", *text))
-      msg_str_append(out, "\\");
-    msg_str_appendn(out, text, 1);
-  }
-}
-
 /* All topics' collections; "lck_" begins their locks. */
 static void append_topics(msg_str *out, const char *queue) {
   msg_str name = MSG_STR_INIT;
@@ -21,7 +13,7 @@ static void append_topics(msg_str *out, const char *queue) {
   char *folded = msg_str_take(&name);
   if (folded)
     msg_mongo_fold_topic(folded);
-  append_quoted(out, folded ? folded : "");
+  msg_mongo_append_quoted(out, folded ? folded : "");
   msg_str_append(out, "(?!lck_|dm_)|");
   msg_free(folded);
 }
@@ -30,7 +22,7 @@ static void append_topics(msg_str *out, const char *queue) {
 static void append_lanes(msg_str *out, const msg_mongo_session *s) {
   msg_mongo_at at;
   msg_mongo_at_lane(s->queue->layout, &s->queue->names, "", &at);
-  append_quoted(out, at.messages);
+  msg_mongo_append_quoted(out, at.messages);
 }
 
 static char *regex_of(const msg_mongo_session *s) {
@@ -38,12 +30,12 @@ static char *regex_of(const msg_mongo_session *s) {
   msg_mongo_at apart;
   msg_str_append(&out, "^(?:");
   if (s->queue->main) {
-    append_quoted(&out, s->queue->main->at.messages);
+    msg_mongo_append_quoted(&out, s->queue->main->at.messages);
     msg_str_append(&out, "$|");
   }
   msg_mongo_at_apart(&s->queue->names, &apart);
   if (s->queue->layout->apart) {
-    append_quoted(&out, apart.messages);
+    msg_mongo_append_quoted(&out, apart.messages);
     msg_str_append(&out, "$|");
   }
   if (s->queue->layout->topics)

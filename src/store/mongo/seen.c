@@ -392,9 +392,3 @@ int msg_mongo_seen_later(msg_session *base, const msg_actor *actor, const msg_li
                          msg_err *err) {
   return seen(base, actor, list, LATER, won, err);
 }
-
-int msg_mongo_seen_flush(msg_mongo_session *s, msg_err *err) {
-  (void)err;
-  msg_mongo_marks_wait(s, s->write_timeout_ms);
-  return MSG_OK;
-}

@@ -84,22 +84,16 @@ static void refresh(mongo_watch *w) {
   w->refresh_ms = w->asked_ms + REFRESH_MS;
 }
 
-static int stop_at_first(void *arg, const bson_t *doc, msg_err *err) {
-  (void)doc, (void)err;
-  *(bool *)arg = true;
-  return MSG_OK;
-}
-
 struct readiness {
-  const bson_t *filter, *opts;
+  const bson_t *filter;
   bool ready;
 };
 
 static int look_ready(msg_mongo_session *at, msg_mongo_use *u, void *arg, msg_err *err) {
   struct readiness *r = arg;
   return r->ready ? MSG_OK
-                  : msg_mongo_each(u, at->names.messages, "watch", r->filter, r->opts,
-                                   stop_at_first, &r->ready, err);
+                  : msg_mongo_any(u, at->names.messages, "watch", r->filter, NULL, ROUND_MS,
+                                  &r->ready, err);
 }
 
 /* Does something wait that is claimed here? That a Java node gave a lock back is not told by the
@@ -112,17 +106,14 @@ static bool is_anything_ready(mongo_watch *w) {
     bson_destroy(&filter);
     return false;
   }
-  bson_t *opts = BCON_NEW("limit", BCON_INT64(1), "maxTimeMS", BCON_INT64(ROUND_MS), "projection",
-                          "{", "_id", BCON_INT32(1), "}");
   BSON_APPEND_BOOL(&filter, "exclusive", true);
   msg_mongo_append_untaken(&filter);
   if (msg_mongo_take(w->store, "watch", &u, NULL) == MSG_OK) {
-    struct readiness look = {&filter, opts, false};
+    struct readiness look = {&filter, false};
     msg_mongo_everywhere(w->session, &u, look_ready, &look, NULL);
     ready = look.ready;
     msg_mongo_give(&u);
   }
-  bson_destroy(opts);
   bson_destroy(&filter);
   return ready;
 }
