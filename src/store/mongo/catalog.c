@@ -29,8 +29,8 @@ static int met(const msg_mongo_session *s, const msg_mongo_place *p, msg_mongo_t
                msg_err *err) {
   int rc = MSG_OK;
   msg_mutex_lock(s->store->mtx);
-  for (size_t i = 0; rc == MSG_OK && i < p->topic_count; i++)
-    rc = msg_mongo_texts_add(out, p->topics[i]);
+  for (size_t i = 0; rc == MSG_OK && i < p->topics.n; i++)
+    rc = msg_mongo_texts_add(out, p->topics.at[i]);
   msg_mutex_unlock(s->store->mtx);
   return rc == MSG_OK ? MSG_OK : msg_err_nomem(err);
 }

@@ -40,9 +40,7 @@ void msg_mongo_places_free(msg_mongo_store *store) {
     store->places = p->next;
     for (size_t i = 0; i < p->mark_count; i++)
       msg_free(p->marks[i].node);
-    for (size_t i = 0; i < p->topic_count; i++)
-      msg_free(p->topics[i]);
-    msg_free(p->topics);
+    msg_mongo_texts_clear(&p->topics);
     msg_cond_free(p->inserted);
     msg_free(p->marks);
     msg_free(p);
@@ -132,25 +130,9 @@ int msg_mongo_places_put(const msg_mongo_session *s, const msg_message *m, bool 
 
 /* ---- who shares a topic's ---- */
 
-static bool has_locked(const msg_mongo_place *p, const char *topic) {
-  for (size_t i = 0; i < p->topic_count; i++)
-    if (strcmp(p->topics[i], topic) == 0)
-      return true;
-  return false;
-}
-
-/* One that cannot be kept is met again. */
-static void note_locked(msg_mongo_place *p, const char *topic) {
-  if (has_locked(p, topic) ||
-      msg_grow(&p->topics, &p->topic_cap, p->topic_count + 1, sizeof *p->topics) != MSG_OK)
-    return;
-  if ((p->topics[p->topic_count] = msg_strdup(topic)))
-    p->topic_count++;
-}
-
 void msg_mongo_place_note(msg_mongo_store *store, msg_mongo_place *p, const char *topic) {
   msg_mutex_lock(store->mtx);
-  note_locked(p, topic);
+  msg_mongo_texts_note(&p->topics, topic); /* one that cannot be kept is met again */
   msg_mutex_unlock(store->mtx);
 }
 
@@ -174,11 +156,11 @@ int msg_mongo_place_admit(const msg_mongo_session *at, msg_mongo_use *u, const c
   if (rc != MSG_OK)
     return rc;
   msg_mutex_lock(at->store->mtx);
-  if (p->topic_count == 0)
-    note_locked(p, topic);
+  if (p->topics.n == 0)
+    msg_mongo_texts_note(&p->topics, topic);
   p->admitted = true;
-  bool has = p->topic_count == 0 || has_locked(p, topic);
-  const char *other = has ? NULL : p->topics[0]; /* never freed before the store */
+  bool has = p->topics.n == 0 || msg_mongo_texts_have(&p->topics, topic);
+  const char *other = has ? NULL : p->topics.at[0]; /* never freed before the store */
   msg_mutex_unlock(at->store->mtx);
   return has ? MSG_OK : refuse(p, topic, other, err);
 }

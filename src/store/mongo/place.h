@@ -39,9 +39,8 @@ typedef struct msg_mongo_place {
   struct msg_mongo_unmark *unmarks;       /* marks.h */
   struct msg_mongo_mark *marks;           /* marks.h */
   size_t mark_count, mark_cap;
-  bool admitted; /* of a topic's: who shares it was looked up */
-  char **topics; /* of a topic's: those met in it; owned */
-  size_t topic_count, topic_cap;
+  bool admitted;          /* of a topic's: who shares it was looked up */
+  msg_mongo_texts topics; /* of a topic's: those met in it */
 } msg_mongo_place;
 
 /* Some of them, borrowed: they live as long as the store. */

@@ -34,6 +34,17 @@ int msg_mongo_texts_add(msg_mongo_texts *l, const char *text) {
   return MSG_OK;
 }
 
+bool msg_mongo_texts_have(const msg_mongo_texts *l, const char *text) {
+  for (size_t i = 0; i < l->n; i++)
+    if (strcmp(l->at[i], text) == 0)
+      return true;
+  return false;
+}
+
+int msg_mongo_texts_note(msg_mongo_texts *l, const char *text) {
+  return msg_mongo_texts_have(l, text) ? MSG_OK : msg_mongo_texts_add(l, text);
+}
+
 void msg_mongo_texts_clear(msg_mongo_texts *l) {
   for (size_t i = 0; i < l->n; i++)
     msg_free(l->at[i]);

@@ -21,7 +21,10 @@ typedef struct msg_mongo_texts {
   char **at;
   size_t n, cap;
 } msg_mongo_texts;
-int msg_mongo_texts_add(msg_mongo_texts *l, const char *text);
+int msg_mongo_texts_add(msg_mongo_texts *l, const char *text); /* MSG_OK or MSG_NOMEM */
+/** The same, unless it is there. */
+int msg_mongo_texts_note(msg_mongo_texts *l, const char *text);
+bool msg_mongo_texts_have(const msg_mongo_texts *l, const char *text);
 void msg_mongo_texts_clear(msg_mongo_texts *l);
 
 /** key: [ids] */

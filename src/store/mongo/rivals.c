@@ -2,9 +2,7 @@
 
 #include <string.h>
 
-#include "base/mem.h"
 #include "base/process.h"
-#include "store/mongo/document.h"
 
 /* FNV-1a, and a mix of its high bits. */
 static uint64_t weight(const char *process, const msg_oid *id) {
@@ -17,46 +15,26 @@ static uint64_t weight(const char *process, const msg_oid *id) {
   return h ^ h >> 29;
 }
 
-size_t msg_mongo_rivals_before(const msg_mongo_rivals *r, const char *self, const msg_oid *id) {
+size_t msg_mongo_rivals_before(const msg_mongo_texts *r, const char *self, const msg_oid *id) {
   uint64_t mine = weight(self, id);
   size_t before = 0;
   for (size_t i = 0; i < r->n; i++) {
-    uint64_t theirs = weight(r->process[i], id);
-    before += theirs > mine || (theirs == mine && strcmp(r->process[i], self) > 0);
+    uint64_t theirs = weight(r->at[i], id);
+    before += theirs > mine || (theirs == mine && strcmp(r->at[i], self) > 0);
   }
   return before;
-}
-
-int msg_mongo_rivals_add(msg_mongo_rivals *r, const char *process) {
-  for (size_t i = 0; i < r->n; i++)
-    if (strcmp(r->process[i], process) == 0)
-      return MSG_OK;
-  char *copy = msg_strdup(process);
-  if (!copy || msg_grow(&r->process, &r->cap, r->n + 1, sizeof *r->process) != MSG_OK) {
-    msg_free(copy);
-    return MSG_NOMEM;
-  }
-  r->process[r->n++] = copy;
-  return MSG_OK;
-}
-
-void msg_mongo_rivals_clear(msg_mongo_rivals *r) {
-  for (size_t i = 0; i < r->n; i++)
-    msg_free(r->process[i]);
-  msg_free(r->process);
-  *r = (msg_mongo_rivals){0};
 }
 
 static int note_rival(void *arg, const bson_t *doc, msg_err *err) {
   const char *process = msg_mongo_get_text(doc, "sq.process");
   if (!process || strcmp(process, msg_process_self()) == 0)
     return MSG_OK;
-  return msg_mongo_rivals_add(arg, process) == MSG_OK ? MSG_OK : msg_err_nomem(err);
+  return msg_mongo_texts_note(arg, process) == MSG_OK ? MSG_OK : msg_err_nomem(err);
 }
 
-int msg_mongo_rivals_load(msg_mongo_session *s, msg_mongo_use *u, msg_mongo_rivals *r,
+int msg_mongo_rivals_load(msg_mongo_session *s, msg_mongo_use *u, msg_mongo_texts *r,
                           msg_err *err) {
-  msg_mongo_rivals now = {0};
+  msg_mongo_texts now = {0};
   bson_t *filter =
       BCON_NEW("sq.claims", BCON_BOOL(true), "last_seen", "{", "$gte",
                BCON_INT64(msg_mongo_now_ms(s->store) - s->participant_timeout_ms), "}");
@@ -65,10 +43,10 @@ int msg_mongo_rivals_load(msg_mongo_session *s, msg_mongo_use *u, msg_mongo_riva
   bson_destroy(opts);
   bson_destroy(filter);
   if (rc == MSG_OK) {
-    msg_mongo_rivals old = *r;
+    msg_mongo_texts old = *r;
     *r = now;
     now = old;
   }
-  msg_mongo_rivals_clear(&now);
+  msg_mongo_texts_clear(&now);
   return rc;
 }

@@ -4,24 +4,14 @@
 #ifndef MSG_MONGO_RIVALS_H
 #define MSG_MONGO_RIVALS_H
 
-#include "store/mongo/mongo.h"
+#include "store/mongo/query.h"
 
 #define MSG_MONGO_TURN_MS 15
 
-/* The processes that claim from the queue, this one left out. */
-typedef struct msg_mongo_rivals {
-  char **process; /* msg_process_self() of each, no two alike */
-  size_t n, cap;
-} msg_mongo_rivals;
-
-/** Those whose nodes have lately said that they claim. On failure *r stays as it was. */
-int msg_mongo_rivals_load(msg_mongo_session *s, msg_mongo_use *u, msg_mongo_rivals *r,
-                          msg_err *err);
-/** Copied; one that is there stays. Errors: MSG_NOMEM. */
-int msg_mongo_rivals_add(msg_mongo_rivals *r, const char *process);
-void msg_mongo_rivals_clear(msg_mongo_rivals *r);
-
+/** The processes that claim from the queue, as their nodes have lately said, this one left out:
+ *  msg_process_self() of each, no two alike. On failure *r stays as it was. */
+int msg_mongo_rivals_load(msg_mongo_session *s, msg_mongo_use *u, msg_mongo_texts *r, msg_err *err);
 /** How many of them go before `self` for this message. Pure. */
-size_t msg_mongo_rivals_before(const msg_mongo_rivals *r, const char *self, const msg_oid *id);
+size_t msg_mongo_rivals_before(const msg_mongo_texts *r, const char *self, const msg_oid *id);
 
 #endif
