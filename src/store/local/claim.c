@@ -331,8 +331,10 @@ static int take(msg_local_session *s, struct claiming *c, msg_err *err) {
   bool dry = false;
   c->before = c->out->n;
   int rc = is_dry(s, c, &dry, err);
+  s->claiming = true;
   if (rc == MSG_OK && !dry)
     rc = msg_local_write(s, "claim", true, claim_work, c, err);
+  s->claiming = false;
   if (rc == MSG_OK && !c->may_roll_back)
     forget_spent(s, c);
   if (rc != MSG_OK)

@@ -6,8 +6,8 @@
  * the order of their ends without an index. A message whose lease is extended gets another row
  * with the same token. A row goes with its last message.
  *
- * The process that holds a lease has a row in msg_store_holder, at least as long as it does: what it
- * leaves behind is looked for once it is dead, and not before. */
+ * The process that holds a lease has a row in msg_store_holder, at least as long as it does: what
+ * it leaves behind is looked for once it is dead, and not before. */
 #ifndef MSG_LOCAL_LEASE_H
 #define MSG_LOCAL_LEASE_H
 
