@@ -4,7 +4,7 @@ import sqlite3
 import threading
 import time
 
-from harness import Case, java_message, long, main, now_ms, oid, until
+from harness import Case, OwnServer, java_message, long, main, now_ms, oid, until
 
 
 class Layout(Case):
@@ -185,6 +185,16 @@ class Lanes(Layout):
             sender.send("t", str(i), recipient="n")
             self.assertEqual(json.loads(n.one("SELECT msg_await('t', 5000)"))["value"], str(i))
         until(lambda: "delete_at_1" in self.indexes("msg_dm_n"))
+
+
+class Refused(OwnServer, Layout):
+    def test_a_lane_is_made_anew_when_the_server_refuses_at_first(self):
+        n = self.node("dual", "n")
+        self.assertIsNone(n.one("SELECT msg_await('t', 300)"))
+        self.fail_point({"times": 2}, failCommands=["createIndexes"], errorCode=276)  # aborted
+        self.drop("msg_dm_n")
+        until(lambda: "msg_dm_n" in self.collections())
+        self.assertIn("delete_at_1", self.indexes("msg_dm_n"))
 
 
 class _Sending:

@@ -3,6 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "store/mongo/tend.h"
+
 /* An emptied lane bears it for a moment; whoever finds one finishes the job. */
 #define ASIDE "~dropped"
 
@@ -15,6 +17,18 @@ int msg_mongo_lane_make(msg_mongo_session *s, msg_mongo_use *u, const char *node
   msg_mongo_session at = msg_mongo_session_at(s, p);
   msg_mongo_forget_indexes(&at); /* another process may have dropped it */
   return msg_mongo_indexes(&at, u, err);
+}
+
+int msg_mongo_lanes_keep(msg_mongo_session *s, msg_mongo_use *u, msg_err *err) {
+  msg_mongo_own *own;
+  size_t n;
+  int rc = msg_mongo_own_list(s->store, s->queue, &own, &n, err);
+  if (rc != MSG_OK)
+    return rc;
+  for (size_t i = 0; rc == MSG_OK && i < n; i++)
+    rc = msg_mongo_lane_make(s, u, own[i].row.node, err);
+  msg_mongo_own_free(own, n);
+  return rc;
 }
 
 /* ---- dropping ---- */

@@ -7,6 +7,8 @@
 
 /** The node's lane and its indexes; no I/O where layouts have none. */
 int msg_mongo_lane_make(msg_mongo_session *s, msg_mongo_use *u, const char *node, msg_err *err);
+/** The same for every node of this process on the queue. */
+int msg_mongo_lanes_keep(msg_mongo_session *s, msg_mongo_use *u, msg_err *err);
 /** Drop a lane, unless something is in it: *dropped. Whoever sends meanwhile makes a new one. */
 int msg_mongo_lane_drop_empty(msg_mongo_session *s, msg_mongo_use *u, const char *lane,
                               bool *dropped, msg_err *err);
