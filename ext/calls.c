@@ -163,16 +163,21 @@ int msg_connection_rights(msg_connection *c, msg_opened *o, msg_err *err) {
 }
 
 /* Through SQLite's own log: an extension has no terminal. */
+static void warn(const char *text) {
+  sqlite3_log(SQLITE_WARNING, "msg: %s", text);
+}
+
 static void pass_warnings(msg_opened *o) {
   char text[256];
   while (o->session->ops->warning && o->session->ops->warning(o->session, text, sizeof text))
-    sqlite3_log(SQLITE_WARNING, "msg: %s", text);
+    warn(text);
 }
 
 /* Where the verb runs. */
 static int place(msg_connection *c, msg_opened *o, enum msg_call_kind kind, msg_call *call,
                  msg_err *err) {
-  *call = (msg_call){.session = o->session, .interrupted = msg_nested_interrupted, .arg = c};
+  *call = (msg_call){
+      .session = o->session, .interrupted = msg_nested_interrupted, .arg = c, .warn = warn};
   if (!o->schema || kind == MSG_CALL_READ)
     return MSG_OK;
   return sqlite3_get_autocommit(c->db) ? call_in_autocommit(c, o, kind, call, err)

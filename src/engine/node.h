@@ -35,6 +35,8 @@ typedef struct msg_call {
   /* Probed every 75 ms or sooner while a verb waits; NULL: never. */
   bool (*interrupted)(void *arg);
   void *arg;
+  /* Told what users should read; NULL: nobody is. */
+  void (*warn)(const char *text);
 } msg_call;
 
 /** The node (settings->sender_id, settings->queue) on `store`, made if this process has none; an
@@ -127,6 +129,10 @@ bool msg_node_is_paused(msg_node *node, const char *topic);
  *  same (msg_count: ready > 0 and broadcasts == ready), they are broadcasts, which only an await
  *  takes: msg_topics and the doctor say so. The last 64 patterns are remembered. */
 bool msg_node_claimed_in_vain(msg_node *node, const char *topic);
+
+/** The i-th of the last 16 topics and recipients that a check of the registry warned of and that
+ *  nothing reached since. False: there are fewer. */
+bool msg_node_missed(msg_node *node, size_t i, char *name, size_t size, bool *topic);
 
 /* ---- inspection: snapshots of this process ---- */
 

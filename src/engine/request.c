@@ -20,7 +20,7 @@ static int ask(msg_use *u, msg_call *call, const msg_message *request, quest *q,
   int rc = msg_reserve_add(u->node, &q->id, err);
   if (rc != MSG_OK)
     return rc;
-  rc = msg_send_one(u, msg_call_looks(call), request, &stored, err);
+  rc = msg_send_one(u, call, msg_call_looks(call), request, &stored, err);
   if (rc == MSG_OK && msg_oid_cmp(&stored, &q->id) != 0) {
     rc = msg_reserve_add(u->node, &stored, err);
     msg_reserve_drop(u->node, &q->id);

@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 #include "model/options.h"
+#include "store/mongo/answers.h"
 #include "store/mongo/apart.h"
 #include "store/mongo/marks.h"
 #include "store/mongo/query.h"
@@ -94,6 +95,7 @@ static int append_directs(struct looking *l, bson_t *any, int *n, msg_err *err) 
   if (rc == MSG_OK && (all || topics.n)) {
     begin_branch(l, any, n, &one, NULL);
     BSON_APPEND_UTF8(&one, "recipients", l->actor->node);
+    msg_mongo_append_no_registry(&one);
     if (!all)
       append_topics(l, &one, &topics);
     bson_append_document_end(any, &one);
