@@ -209,6 +209,9 @@ bool msg_mongo_lost_indexes(msg_mongo_session *s, const msg_err *err);
  *  *moved (may be NULL): how many. */
 int msg_mongo_sweep(msg_mongo_session *s, msg_mongo_use *u, int64_t max_attempts, bool force,
                     int *moved, msg_err *err);
+/** Before a look at a queue: what is due of what waits goes out. Nothing where nothing waits
+ *  apart. */
+int msg_mongo_sweep_apart(const msg_mongo_session *s, msg_mongo_use *u, msg_err *err);
 /** For a thread that idles: what no time tells of groups, if it is time for it and the queue has
  *  groups. *moved as above. */
 int msg_mongo_sweep_groups(msg_mongo_session *s, int *moved, msg_err *err);

@@ -3,9 +3,10 @@
 
 #include "base/mem.h"
 #include "model/options.h"
-#include "store/mongo/apart.h"
+#include "store/mongo/catalog.h"
 #include "store/mongo/marks.h"
 #include "store/mongo/query.h"
+#include "store/mongo/topics.h"
 #include "store/mongo/where.h"
 
 struct looking {
@@ -264,7 +265,7 @@ static int unseen(msg_mongo_session *s, struct looking *l, msg_list *out, msg_er
                ? MSG_OK
                : msg_mongo_listens(s, l->u, l->actor->node, &l->listens, &l->listen_count, err);
   if (rc == MSG_OK && !l->q->answers_to)
-    rc = msg_mongo_apart_sweep(s, l->u, err);
+    rc = msg_mongo_sweep_apart(s, l->u, err);
   if (rc == MSG_OK)
     rc = places_of(s, l, &places, err);
   if (rc == MSG_OK)
