@@ -153,6 +153,9 @@ struct msg_store_ops {
   /** The next time at which something changes without a commit (a delay, a lease or a life ends),
    *  MSG_NEVER if none. Reads only. */
   int (*deadline)(msg_session *, int64_t *at_ms, msg_err *);
+  /** A request was not answered in time: can answers of somebody who lives not come? MSG_MISUSE:
+   *  text names one. NULL: all can. */
+  int (*unanswered)(msg_session *, const msg_actor *, const msg_message *request, msg_err *);
   /** Something about the place that users should read, such as nodes of another layout: each once.
    *  False: nothing new. No I/O. NULL: never. */
   bool (*warning)(msg_session *, char *out, size_t size);

@@ -201,6 +201,7 @@ const struct msg_store_ops msg_mongo_ops = {
     .lanes = msg_mongo_lanes,
     .lane_drop = msg_mongo_lane_drop,
     .deadline = msg_mongo_deadline,
+    .unanswered = msg_mongo_unanswered,
     .warning = msg_mongo_warning,
     .describe = msg_mongo_describe,
     .watch_next = msg_mongo_watch_next,

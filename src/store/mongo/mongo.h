@@ -239,7 +239,7 @@ void msg_mongo_listens_free(msg_mongo_listen *l, size_t n);
  * put.c put   find.c find, get   claim.c claim   claimable.c claimable   settle.c settle
  * unseen.c unseen   seen.c seen   update.c update, remove   purge.c purge, redrive
  * count.c topics, queues, deadline
- * "watch": listen.c, presence.c, lanes.c, watch.c, describe.c */
+ * "watch": listen.c, presence.c, lanes.c, watch.c, describe.c   foreign.c unanswered */
 int msg_mongo_put(msg_session *, const msg_actor *, msg_put *, size_t, msg_err *);
 int msg_mongo_find(msg_session *, const msg_filter *, msg_find **, msg_err *);
 int msg_mongo_find_next(msg_find *, msg_message *, msg_err *);
@@ -266,6 +266,7 @@ int msg_mongo_deadline(msg_session *, int64_t *, msg_err *);
 int msg_mongo_listen_to(msg_session *, const msg_actor *, const char *, bool, msg_err *);
 int msg_mongo_unlisten(msg_session *, const msg_actor *, const char *, msg_err *);
 int msg_mongo_listeners(msg_session *, msg_listener_fn, void *, msg_err *);
+int msg_mongo_unanswered(msg_session *, const msg_actor *, const msg_message *, msg_err *);
 bool msg_mongo_warning(msg_session *, char *, size_t);
 int msg_mongo_describe(msg_session *, msg_describe_fn, void *, msg_err *);
 int msg_mongo_presence_put(msg_session *, const msg_participant *, msg_err *);
