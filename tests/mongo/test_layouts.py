@@ -233,6 +233,18 @@ class Mixed(Layout):
         self.assertEqual(sorted(got), ["all", "direct"])
         self.assertEqual(json.loads(dual.one("SELECT msg_claim('t')"))["value"], "job")
 
+    def test_a_refused_node_is_not_open_and_can_be_opened_otherwise(self):
+        self.node("multi", "other")
+        n = self.node("multi", "mine")
+        self.assertFails("MultiCollectionMessaging", n.open, "n",
+                         {"layout": "dual", "implementation_check": "throw"})
+        self.assertEqual(self.sender(n), "mine")
+        n.open("n", {"layout": "dual", "implementation_check": "ignore"})
+        self.assertEqual(self.sender(n), "n")
+
+    def sender(self, n):
+        return n.one("SELECT sender FROM msg_messages WHERE id = ?", n.send("t"))
+
     def ask(self, asker, answerer):
         a = self.node(asker, "asker")
         with _Answering(self, answerer):
