@@ -38,11 +38,9 @@ void msg_mongo_places_free(msg_mongo_store *store) {
   while (store->places) {
     msg_mongo_place *p = store->places;
     store->places = p->next;
-    for (size_t i = 0; i < p->mark_count; i++)
-      msg_free(p->marks[i].node);
+    msg_mongo_seers_free(p);
     msg_mongo_texts_clear(&p->topics);
     msg_cond_free(p->inserted);
-    msg_free(p->marks);
     msg_free(p);
   }
 }

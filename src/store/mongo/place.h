@@ -36,11 +36,9 @@ typedef struct msg_mongo_place {
   size_t served;                          /* sends of the last batch, */
   int64_t served_at_ms;                   /* which was done then, monotonic */
   msg_cond *inserted;                     /* immutable; with the store's mtx */
-  struct msg_mongo_unmark *unmarks;       /* marks.h */
-  struct msg_mongo_mark *marks;           /* marks.h */
-  size_t mark_count, mark_cap;
-  bool admitted;          /* of a topic's: who shares it was looked up */
-  msg_mongo_texts topics; /* of a topic's: those met in it */
+  struct msg_mongo_seer *seers;           /* marks.h */
+  bool admitted;                          /* of a topic's: who shares it was looked up */
+  msg_mongo_texts topics;                 /* of a topic's: those met in it */
 } msg_mongo_place;
 
 /* Some of them, borrowed: they live as long as the store. */

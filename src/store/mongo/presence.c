@@ -303,5 +303,7 @@ int msg_mongo_presence_withdraw(msg_session *base, const char *node, bool only_d
     return rc;
   rc = withdraw(s, &u, node, only_dead, err);
   msg_mongo_give(&u);
+  if (rc == MSG_OK && !only_dead) /* who has the id next shall not be handed the same */
+    msg_mongo_seen_flush(s);
   return rc;
 }
