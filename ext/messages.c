@@ -195,7 +195,7 @@ static int change(msg_browse_table *t, sqlite3_value **argv, msg_err *err) {
   msg_settings_init(&settings);
   rc = read_changes(t->table.c, &target, argv + 2, &u, err);
   if (rc == MSG_OK && (u.has_priority || u.has_deliver_at || u.has_ttl))
-    rc = msg_connection_actor(target.opened, &settings, &actor, err);
+    rc = msg_opened_actor(target.opened, &settings, &actor, err);
   if (rc == MSG_OK && (u.has_priority || u.has_deliver_at || u.has_ttl))
     rc = target.call.session->ops->update(target.call.session, &actor, &target.m.id, &u, err);
   msg_settings_clear(&settings);

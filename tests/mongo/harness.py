@@ -50,8 +50,20 @@ def java_message(topic, **fields):
     return message
 
 
+# Fields that a message of ours has beside Morphium's.
+OURS = {"sq"}
+
+
+def kind(value):
+    """The BSON type of a canonical value."""
+    if isinstance(value, dict):
+        first = next(iter(value), "")
+        return first if len(value) == 1 and first.startswith("$") else "document"
+    return {bool: "bool", str: "string", list: "array", type(None): "null"}[type(value)]
+
+
 def golden(name):
-    """A document of a real Morphium 6.3.6, Standard layout; its times moved to now."""
+    """A document of a real Morphium 6.3.6; its times moved to now."""
     with open(os.path.join(HERE, "golden", name + ".json")) as f:
         document = json.load(f)
     if isinstance(document, dict) and "timestamp" in document:

@@ -89,6 +89,18 @@ class Check(Mixed):
                           {"$set": {"last_seen": long(now_ms() - 100000)}})
         self.assertEqual(self.told(self.node("dual", "n", implementation_check="throw")), "dual")
 
+    def test_a_refused_node_is_not_open_and_can_be_opened_otherwise(self):
+        self.node("multi", "other")
+        n = self.node("multi", "mine")
+        self.assertFails("MultiCollectionMessaging", n.open, "n",
+                         {"layout": "dual", "implementation_check": "throw"})
+        self.assertEqual(self.sender(n), "mine")
+        n.open("n", {"layout": "dual", "implementation_check": "ignore"})
+        self.assertEqual(self.sender(n), "n")
+
+    def sender(self, n):
+        return n.one("SELECT sender FROM msg_messages WHERE id = ?", n.send("t"))
+
 
 class Requests(Mixed):
     def ask(self, asker, answerer, **options):

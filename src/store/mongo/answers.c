@@ -3,7 +3,9 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "store/mongo/catalog.h"
 #include "store/mongo/pipe.h"
+#include "store/mongo/query.h"
 #include "store/mongo/status.h"
 
 #define TOPICS "map_value.message_listeners_by_name"

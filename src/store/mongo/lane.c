@@ -5,6 +5,7 @@
 
 #include "store/mongo/answers.h"
 #include "store/mongo/presence.h"
+#include "store/mongo/query.h"
 #include "store/mongo/tend.h"
 
 /* An emptied lane bears it for a moment; whoever finds one finishes the job. */

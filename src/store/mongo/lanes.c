@@ -6,9 +6,12 @@
 
 #include "base/mem.h"
 #include "base/str.h"
+#include "store/mongo/catalog.h"
+#include "store/mongo/document.h"
 #include "store/mongo/lane.h"
 #include "store/mongo/pipe.h"
 #include "store/mongo/presence.h"
+#include "store/mongo/query.h"
 #include "store/mongo/tend.h"
 
 struct lanes {

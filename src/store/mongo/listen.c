@@ -7,9 +7,10 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "store/mongo/answers.h"
+#include "store/mongo/catalog.h"
 #include "store/mongo/interest.h"
-#include "store/mongo/place.h"
 #include "store/mongo/presence.h"
+#include "store/mongo/query.h"
 #include "store/mongo/status.h"
 #include "store/mongo/tend.h"
 

@@ -187,7 +187,6 @@ const struct msg_store_ops msg_mongo_ops = {
     .unseen = msg_mongo_unseen,
     .seen = msg_mongo_seen,
     .seen_soon = msg_mongo_seen_soon,
-    .seen_later = msg_mongo_seen_later,
     .claim = msg_mongo_claim_due,
     .claimable = msg_mongo_claimable_due,
     .settle = msg_mongo_settle_due,

@@ -354,20 +354,24 @@ int64_t msg_mongo_beat_ms(const msg_mongo_session *s) {
   return ms;
 }
 
-/* Best effort: the next heartbeat says so, too. */
+/* Best effort: the next heartbeat says so, too. Who looks asks the primary. */
 void msg_mongo_presence_tell(msg_mongo_session *s, const char *node, const char *pattern,
                              bool listens) {
-  msg_mongo_result result;
   msg_mongo_use u;
   if (!msg_mongo_own_has(s->store, s->queue, node) ||
       msg_mongo_take_bounded(s, "listen", &u, NULL) != MSG_OK)
     return;
+  mongoc_collection_t *c = msg_mongo_collection(&u, s->names.participants);
+  bson_t *opts = BCON_NEW("writeConcern", "{", "w", BCON_INT32(1), "}");
   bson_t *filter = BCON_NEW("_id", BCON_UTF8(node));
   bson_t *change =
       BCON_NEW(listens ? "$addToSet" : "$pull", "{", "sq.listens", BCON_UTF8(pattern), "}");
-  msg_mongo_update_soon(&u, s->names.participants, "listen", filter, change, &result, NULL);
+  msg_mongo_bound(&u);
+  mongoc_collection_update_one(c, filter, change, opts, NULL, NULL);
   bson_destroy(change);
   bson_destroy(filter);
+  bson_destroy(opts);
+  mongoc_collection_destroy(c);
   msg_mongo_give(&u);
 }
 
@@ -407,5 +411,7 @@ int msg_mongo_presence_withdraw(msg_session *base, const char *node, bool only_d
     return rc;
   rc = withdraw(s, &u, node, only_dead, err);
   msg_mongo_give(&u);
+  if (rc == MSG_OK && !only_dead) /* who has the id next shall not be handed the same */
+    msg_mongo_seen_flush(s);
   return rc;
 }
