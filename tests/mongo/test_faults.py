@@ -2,9 +2,9 @@
 What takes longer is in test_outages.py."""
 import time
 
-from harness import OwnServer, main, mongod, until  # first: it says where the messages are
+from harness import OwnServer, home, main, mongod, until  # first: it says where the messages are
 import support
-from load import Case, Consumer, Load, Sender
+from load import CAST, TOPIC, Case, Consumer, Load, Sender
 
 
 class Primary(Case):
@@ -60,7 +60,8 @@ class Dropped(Case):
             load.drain()
             load.fault()
             with self.cluster.primary().admin() as admin:
-                admin.run(support.database_of(self.path), {"drop": "msg"})
+                for collection in {home(TOPIC), home(CAST)}:
+                    admin.run(support.database_of(self.path), {"drop": collection})
             later = load.add(Sender(self.path, "sender-after"))
             load.until_busy(20)
             self.assertTrue(later.sent)
