@@ -20,7 +20,7 @@ typedef struct msg_batch {
   size_t n;
   msg_written *written; /* a send or settle that goes out at the commit; owned; NULL: none */
   bool tried;           /* its sending was begun */
-  bool taken;           /* of unit.c, within a call */
+  bool taken;           /* of unit.h, within a call */
 } msg_batch;
 
 typedef struct msg_outbox_mark {

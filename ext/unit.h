@@ -1,6 +1,6 @@
-/* unit.h - what a transaction of the host holds for a store that cannot join it goes out as one unit
- * a queue, in the outbox's xSync, the last step before SQLite's own commit; if that fails it is
- * taken back. */
+/* unit.h - what a transaction of the host holds for a store that cannot join it: it goes out as one
+ * unit a queue, in the outbox's xSync, the last step before SQLite's own commit; if that fails it
+ * is taken back. */
 #ifndef MSG_EXT_UNIT_H
 #define MSG_EXT_UNIT_H
 

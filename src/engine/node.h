@@ -32,7 +32,7 @@ typedef struct msg_call {
   bool goes_on;
   /* A claim for which msg_claim.brief is enough. */
   bool brief;
-  /* Probed every 75 ms or sooner while a verb waits; NULL: never. */
+  /* Probed every 85 ms or sooner while a verb waits; NULL: never. */
   bool (*interrupted)(void *arg);
   void *arg;
 } msg_call;
@@ -86,7 +86,8 @@ int msg_node_send(msg_node *node, msg_call *call, const msg_message *messages, s
  *  them. */
 void msg_node_put_beside(msg_node *node, const msg_put *puts, size_t n);
 /** Send a request (filled) and wait for up to `answers` answers. Appends what came. None:
- *  MSG_TIMEOUT. The request's id in *id (NULL allowed) even then. A request inside a host
+ *  MSG_TIMEOUT, or MSG_MISUSE (text says why none can come). The request's id in *id (NULL
+ *  allowed) even then. A request inside a host
  *  transaction leaves at once through `aside`. Errors: MSG_MISUSE when the message schema is in a
  *  transaction (cure). */
 int msg_node_request(msg_node *node, msg_call *call, msg_message *request, int64_t timeout_ms,

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "store/mongo/query.h"
 #include "store/mongo/tend.h"
 
 /* An emptied lane bears it for a moment; whoever finds one finishes the job. */

@@ -6,6 +6,8 @@
 
 #include "base/mem.h"
 #include "base/str.h"
+#include "store/mongo/catalog.h"
+#include "store/mongo/document.h"
 #include "store/mongo/lane.h"
 #include "store/mongo/pipe.h"
 #include "store/mongo/presence.h"

@@ -6,8 +6,10 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "store/mongo/catalog.h"
 #include "store/mongo/interest.h"
 #include "store/mongo/pipe.h"
+#include "store/mongo/query.h"
 #include "store/mongo/status.h"
 #include "store/mongo/tend.h"
 

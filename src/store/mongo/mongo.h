@@ -148,10 +148,6 @@ typedef struct msg_mongo_result {
 int msg_mongo_update(msg_mongo_use *u, const char *collection, const char *what,
                      const bson_t *filter, const bson_t *change, msg_mongo_result *out,
                      msg_err *err);
-/** The same acknowledged by the primary alone, and not tried again: an error leaves it unknown. */
-int msg_mongo_update_soon(msg_mongo_use *u, const char *collection, const char *what,
-                          const bson_t *filter, const bson_t *change, msg_mongo_result *out,
-                          msg_err *err);
 /** delete_many. */
 int msg_mongo_delete(msg_mongo_use *u, const char *collection, const char *what,
                      const bson_t *filter, msg_mongo_result *out, msg_err *err);
@@ -209,14 +205,17 @@ bool msg_mongo_lost_indexes(msg_mongo_session *s, const msg_err *err);
  *  *moved (may be NULL): how many. */
 int msg_mongo_sweep(msg_mongo_session *s, msg_mongo_use *u, int64_t max_attempts, bool force,
                     int *moved, msg_err *err);
+/** Before a look at a queue: what is due of what waits goes out. Nothing where nothing waits
+ *  apart. */
+int msg_mongo_sweep_apart(const msg_mongo_session *s, msg_mongo_use *u, msg_err *err);
 /** For a thread that idles: what no time tells of groups, if it is time for it and the queue has
  *  groups. *moved as above. */
 int msg_mongo_sweep_groups(msg_mongo_session *s, int *moved, msg_err *err);
 
 /* ---- marker.c ---- */
 
-/** Wait until the marks that were left for later are written in this queue, at most for
- *  write_timeout_ms: for verbs that show who has seen what. */
+/** Wait until what was handed out is marked in this queue, at most for write_timeout_ms: for verbs
+ *  that show who has seen what. */
 void msg_mongo_seen_flush(msg_mongo_session *s);
 
 /* ---- listen.c ("watch"): what a node listens to ---- */
@@ -236,7 +235,7 @@ void msg_mongo_listens_free(msg_mongo_listen *l, size_t n);
  * put.c put   find.c find, get   claim.c claim   claimable.c claimable   settle.c settle
  * unseen.c unseen   seen.c seen   update.c update, remove   purge.c purge, redrive
  * count.c topics, queues, deadline
- * "watch": listen.c, presence.c, lanes.c, watch.c, describe.c */
+ * "watch": listen.c, presence.c, lanes.c, watch.c, describe.c   foreign.c unanswered */
 int msg_mongo_put(msg_session *, const msg_actor *, msg_put *, size_t, msg_err *);
 int msg_mongo_find(msg_session *, const msg_filter *, msg_find **, msg_err *);
 int msg_mongo_find_next(msg_find *, msg_message *, msg_err *);
@@ -249,7 +248,6 @@ int msg_mongo_settle(msg_session *, const msg_actor *, const msg_settle *, msg_s
 int msg_mongo_unseen(msg_session *, const msg_actor *, const msg_unseen *, msg_list *, msg_err *);
 int msg_mongo_seen(msg_session *, const msg_actor *, const msg_list *, bool *, msg_err *);
 int msg_mongo_seen_soon(msg_session *, const msg_actor *, const msg_list *, bool *, msg_err *);
-int msg_mongo_seen_later(msg_session *, const msg_actor *, const msg_list *, bool *, msg_err *);
 int msg_mongo_apply(msg_session *, const msg_actor *, msg_unit *, msg_err *);
 int msg_mongo_undo(msg_session *, const msg_actor *, msg_unit *, msg_err *);
 int msg_mongo_change(msg_session *, const msg_actor *, const msg_oid *, const msg_update *,
@@ -263,6 +261,7 @@ int msg_mongo_deadline(msg_session *, int64_t *, msg_err *);
 int msg_mongo_listen_to(msg_session *, const msg_actor *, const char *, bool, msg_err *);
 int msg_mongo_unlisten(msg_session *, const msg_actor *, const char *, msg_err *);
 int msg_mongo_listeners(msg_session *, msg_listener_fn, void *, msg_err *);
+int msg_mongo_unanswered(msg_session *, const msg_actor *, const msg_message *, msg_err *);
 bool msg_mongo_warning(msg_session *, char *, size_t);
 int msg_mongo_describe(msg_session *, msg_describe_fn, void *, msg_err *);
 int msg_mongo_presence_put(msg_session *, const msg_participant *, msg_err *);

@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "base/process.h"
 #include "base/str.h"
+#include "store/mongo/foreign.h"
 #include "store/mongo/interest.h"
 #include "store/mongo/lane.h"
 #include "store/mongo/tend.h"
@@ -183,66 +184,6 @@ static mongoc_bulk_operation_t *new_bulk(msg_mongo_session *s, msg_mongo_use *u)
   return bulk;
 }
 
-/* --- the implementation check -------------------------------------------------------------- */
-
-/* What was announced by somebody who lives and lays the queue out otherwise. */
-struct foreign {
-  int64_t since_ms;
-  char node[80], implementation[80];
-  int count;
-};
-
-static int note_foreign(void *arg, const bson_t *doc, msg_err *err) {
-  struct foreign *f = arg;
-  const char *node = text_at(doc, "_id"), *named = text_at(doc, "implementation");
-  (void)err;
-  if (!node || !named || number_at(doc, "last_seen") < f->since_ms)
-    return MSG_OK;
-  if (f->count++ == 0) {
-    snprintf(f->node, sizeof f->node, "%s", msg_show(node).s);
-    snprintf(f->implementation, sizeof f->implementation, "%s", msg_show(named).s);
-  }
-  return MSG_OK;
-}
-
-static int find_foreign(msg_mongo_session *s, msg_mongo_use *u, struct foreign *f, msg_err *err) {
-  f->since_ms = msg_mongo_now_ms(s->store) - s->participant_timeout_ms;
-  bson_t *filter = BCON_NEW("implementation", "{", "$nin", "[",
-                            BCON_UTF8(s->queue->layout->implementation), BCON_NULL, "]", "}");
-  int rc = msg_mongo_each(u, s->names.participants, "announce", filter, NULL, note_foreign, f, err);
-  bson_destroy(filter);
-  return rc;
-}
-
-static void set_warning(msg_mongo_session *s, const struct foreign *f) {
-  char text[sizeof s->store->tend->layout.text] = "";
-  if (f->count > 0)
-    snprintf(
-        text, sizeof text,
-        "%d node%s of another layout on queue '%s', such as '%.60s' (%.60s): messages get lost "
-        "between layouts",
-        f->count, f->count == 1 ? "" : "s", s->queue->name, f->node, f->implementation);
-  msg_mongo_warn(s->store, &s->store->tend->layout, text);
-}
-
-/* Answers get lost between layouts. `node`: who joins; NULL: a heartbeat, which only warns. */
-static int check(msg_mongo_session *s, msg_mongo_use *u, const char *node, msg_err *err) {
-  struct foreign f = {0};
-  if (s->check == 'i')
-    return MSG_OK;
-  int rc = find_foreign(s, u, &f, err);
-  if (rc != MSG_OK)
-    return rc;
-  set_warning(s, &f);
-  if (f.count == 0 || s->check != 't' || !node)
-    return MSG_OK;
-  return msg_err_set(err, MSG_MISUSE,
-                     "announce '%s': node '%s' lays queue '%s' out as %s, and messages get lost "
-                     "between layouts: give all its nodes one, or open with implementation_check "
-                     "'warn'",
-                     msg_show(node).s, f.node, s->queue->name, f.implementation);
-}
-
 /* --- the verbs ----------------------------------------------------------------------------- */
 
 static int delete_one(msg_mongo_session *s, msg_mongo_use *u, const char *node, int64_t *count,
@@ -286,7 +227,7 @@ static int put(msg_mongo_session *s, msg_mongo_use *u, const msg_participant *p,
   mongoc_bulk_operation_t *bulk = new_bulk(s, u);
   rc = run_bulk(s, bulk, add_upsert(s, bulk, p, p->last_seen_ms, &error), &error, err);
   if (rc == MSG_OK)
-    rc = check(s, u, p->node, err);
+    rc = msg_mongo_foreign_check(s, u, p->node, err);
   if (rc == MSG_MISUSE)
     delete_one(s, u, p->node, &gone, NULL);
   return rc;
@@ -323,7 +264,7 @@ int msg_mongo_heartbeat(msg_mongo_session *s, msg_mongo_use *u, msg_err *err) {
     ok = add_upsert(s, bulk, &own[i].row, now_ms, &error);
   rc = run_bulk(s, bulk, ok, &error, err);
   msg_mongo_own_free(own, n);
-  return rc == MSG_OK ? check(s, u, NULL, err) : rc;
+  return rc == MSG_OK ? msg_mongo_foreign_check(s, u, NULL, err) : rc;
 }
 
 static int no_participant(const char *node, msg_err *err) {
@@ -362,5 +303,7 @@ int msg_mongo_presence_withdraw(msg_session *base, const char *node, bool only_d
     return rc;
   rc = withdraw(s, &u, node, only_dead, err);
   msg_mongo_give(&u);
+  if (rc == MSG_OK && !only_dead) /* who has the id next shall not be handed the same */
+    msg_mongo_seen_flush(s);
   return rc;
 }

@@ -51,25 +51,6 @@ int msg_mongo_update(msg_mongo_use *u, const char *collection, const char *what,
   return write_many(u, collection, what, filter, change, out, err);
 }
 
-int msg_mongo_update_soon(msg_mongo_use *u, const char *collection, const char *what,
-                          const bson_t *filter, const bson_t *change, msg_mongo_result *out,
-                          msg_err *err) {
-  mongoc_collection_t *c = msg_mongo_collection(u, collection);
-  bson_t *opts = BCON_NEW("writeConcern", "{", "w", BCON_INT32(1), "}");
-  bson_error_t error;
-  bson_t reply;
-  int rc = MSG_OK;
-  if (!mongoc_collection_update_many(c, filter, change, opts, &reply, &error))
-    rc = msg_mongo_fail(u->store, what, &error, &reply, err);
-  else
-    *out = (msg_mongo_result){.matched = field(&reply, "matchedCount"),
-                              .modified = field(&reply, "modifiedCount")};
-  bson_destroy(&reply);
-  bson_destroy(opts);
-  mongoc_collection_destroy(c);
-  return rc;
-}
-
 int msg_mongo_delete(msg_mongo_use *u, const char *collection, const char *what,
                      const bson_t *filter, msg_mongo_result *out, msg_err *err) {
   return write_many(u, collection, what, filter, NULL, out, err);

@@ -10,6 +10,7 @@
 #include "base/process.h"
 #include "base/thread.h"
 #include "store/mongo/arrival.h"
+#include "store/mongo/catalog.h"
 #include "store/mongo/group.h"
 #include "store/mongo/interest.h"
 #include "store/mongo/lane.h"
@@ -20,6 +21,7 @@
 #include "store/mongo/status.h"
 #include "store/mongo/stream.h"
 #include "store/mongo/tend.h"
+#include "store/mongo/topics.h"
 #include "store/mongo/where.h"
 
 #define ROUND_MS   500   /* one getMore: a stop waits no longer */
