@@ -4,6 +4,7 @@
 
 #include "base/mem.h"
 #include "base/str.h"
+#include "store/mongo/query.h"
 #include "store/mongo/tend.h"
 
 /* All topics' collections; "lck_" begins their locks. */

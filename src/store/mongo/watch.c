@@ -10,16 +10,19 @@
 #include "base/process.h"
 #include "base/thread.h"
 #include "store/mongo/arrival.h"
+#include "store/mongo/catalog.h"
 #include "store/mongo/group.h"
 #include "store/mongo/interest.h"
 #include "store/mongo/lane.h"
 #include "store/mongo/presence.h"
 #include "store/mongo/query.h"
 #include "store/mongo/reach.h"
+#include "store/mongo/registry.h"
 #include "store/mongo/rivals.h"
 #include "store/mongo/status.h"
 #include "store/mongo/stream.h"
 #include "store/mongo/tend.h"
+#include "store/mongo/topics.h"
 #include "store/mongo/where.h"
 
 #define ROUND_MS   500   /* one getMore: a stop waits no longer */
@@ -171,7 +174,7 @@ static void beat(mongo_watch *w, bool claims) {
   }
   msg_mongo_give(&u);
   w->claims = claims;
-  w->beat_ms = msg_clock_mono_ms() + MSG_MONGO_HEARTBEAT_MS;
+  w->beat_ms = msg_clock_mono_ms() + msg_mongo_beat_ms(w->session);
 }
 
 /* Lanes of ours that somebody dropped, hastily, are made anew. */
@@ -192,6 +195,7 @@ static bool tend(mongo_watch *w) {
     beat(w, claims);
   if (mono_ms >= w->lanes_ms)
     keep_lanes(w);
+  msg_mongo_registry_tend(w->session);
   at_latest(&w->due_ms, msg_mongo_take_due(w->store, w->session->queue));
   w->asked = msg_mongo_take_asked(w->store, w->session->queue) || w->asked;
   if (now_of(w) >= w->due_ms) {
@@ -510,7 +514,7 @@ static int begin(mongo_watch *w, const msg_settings *settings, msg_err *err) {
   w->writes = -1;
   w->due_ms = MSG_NEVER;
   call_lanes(w);
-  w->beat_ms = msg_clock_mono_ms() + MSG_MONGO_HEARTBEAT_MS;
+  w->beat_ms = msg_clock_mono_ms() + msg_mongo_beat_ms(w->session);
   if (!w->streams)
     return say_polling(w);
   atomic_store(&w->store->streams, true);
