@@ -333,7 +333,8 @@ int msg_mongo_claiming_run(msg_session *base, msg_mongo_claiming *c, const char 
   msg_err own = MSG_ERR_INIT;
   err = err ? err : &own;
   c->u = &u;
-  msg_mongo_interest_claim(s, c->claim->pattern);
+  if (c->claim->waits)
+    msg_mongo_interest_claim(s, c->claim->pattern);
   int rc = msg_mongo_take_bounded(s, what, &u, err);
   if (rc != MSG_OK)
     return rc;
