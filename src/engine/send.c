@@ -46,7 +46,8 @@ static int check(const msg_message *m, const msg_options *o, msg_err *err) {
 }
 
 static void fill_times(msg_message *m, const msg_options *o) {
-  m->timestamp_ms = msg_clock_now_ms();
+  if (!m->copied)
+    m->timestamp_ms = msg_clock_now_ms();
   if (o && o->has_delay)
     m->deliver_at_ms = msg_clock_add(m->timestamp_ms, o->delay_ms);
   else if (!o || !o->has_deliver_at)
@@ -66,22 +67,25 @@ static void fill_life(msg_message *m, const msg_options *o, int64_t default_ttl_
   else if (!given)
     m->ttl_ms = default_ttl_ms;
   int64_t birth_ms = m->deliver_at_ms > m->timestamp_ms ? m->deliver_at_ms : m->timestamp_ms;
-  m->delete_at_ms = m->timing_out ? msg_clock_add(birth_ms, m->ttl_ms) : MSG_NEVER;
+  bool mortal = m->timing_out && m->state != MSG_STATE_DEAD; /* a dead letter lives on */
+  m->delete_at_ms = mortal ? msg_clock_add(birth_ms, m->ttl_ms) : MSG_NEVER;
 }
 
 /* What no sender sets: the store's part. */
 static void reset_store_fields(msg_message *m) {
   m->seq = 0;
-  m->state = MSG_STATE_READY;
-  m->attempts = 0;
+  if (!m->copied) {
+    m->state = MSG_STATE_READY;
+    m->attempts = 0;
+  }
   m->token[0] = '\0';
   m->since_ms = m->until_ms = 0;
 }
 
-static int fill(msg_use *u, msg_message *m, const msg_options *o, msg_err *err) {
-  int rc = check(m, o, err);
-  if (rc != MSG_OK)
-    return rc;
+/* A copy keeps its sender. */
+static int fill_sender(msg_use *u, msg_message *m, msg_err *err) {
+  if (m->copied && m->sender)
+    return MSG_OK;
   char *sender = msg_strdup(u->node->id), *host = msg_strdup(msg_process_host());
   if (!sender || !host) {
     msg_free(sender);
@@ -92,6 +96,16 @@ static int fill(msg_use *u, msg_message *m, const msg_options *o, msg_err *err) 
   msg_free(m->sender_host);
   m->sender = sender;
   m->sender_host = host;
+  return MSG_OK;
+}
+
+static int fill(msg_use *u, msg_message *m, const msg_options *o, msg_err *err) {
+  int rc = check(m, o, err);
+  if (rc != MSG_OK)
+    return rc;
+  rc = fill_sender(u, m, err);
+  if (rc != MSG_OK)
+    return rc;
   if (msg_oid_is_zero(&m->id))
     m->id = msg_oid_new();
   fill_times(m, o);
@@ -120,8 +134,11 @@ static void count_sent(msg_node *node, const msg_put *puts, size_t n) {
   msg_node_count(node, MSG_STAT_DEDUPLICATED, old);
 }
 
-static int put(msg_use *u, msg_session *session, const msg_message *messages, msg_put *puts,
-               size_t n, msg_err *err) {
+static int put(msg_use *u, const msg_call *call, msg_session *session, const msg_message *messages,
+               msg_put *puts, size_t n, msg_err *err) {
+  int rc = msg_audience_check(u, call, session, messages, n, err);
+  if (rc != MSG_OK)
+    return rc;
   int64_t window_ms = u->policy->settings.key_window_ms;
   for (size_t i = 0; i < n; i++) {
     const msg_message *m = &messages[i];
@@ -129,7 +146,7 @@ static int put(msg_use *u, msg_session *session, const msg_message *messages, ms
     if (m->key)
       puts[i].key_until_ms = msg_clock_add(m->timestamp_ms, window_ms);
   }
-  int rc = MSG_STORE(u, session, put, &u->actor, puts, n, err);
+  rc = MSG_STORE(u, session, put, &u->actor, puts, n, err);
   if (rc != MSG_OK)
     return rc;
   count_sent(u->node, puts, n);
@@ -142,10 +159,10 @@ void msg_node_put_beside(msg_node *node, const msg_put *puts, size_t n) {
     msg_deliver_put(node->store, puts, n);
 }
 
-int msg_send_one(msg_use *u, msg_session *session, const msg_message *m, msg_oid *id,
-                 msg_err *err) {
+int msg_send_one(msg_use *u, const msg_call *call, msg_session *session, const msg_message *m,
+                 msg_oid *id, msg_err *err) {
   msg_put one;
-  int rc = put(u, session, m, &one, 1, err);
+  int rc = put(u, call, session, m, &one, 1, err);
   if (rc == MSG_OK)
     *id = one.id;
   return rc;
@@ -162,7 +179,7 @@ int msg_node_send(msg_node *node, msg_call *call, const msg_message *messages, s
     rc = msg_err_nomem(err);
   msg_put *puts = many ? many : few;
   if (rc == MSG_OK && n > 0)
-    rc = put(&u, msg_call_writes(call), messages, puts, n, err);
+    rc = put(&u, call, msg_call_writes(call), messages, puts, n, err);
   for (size_t i = 0; rc == MSG_OK && i < n; i++) {
     if (ids)
       ids[i] = puts[i].id;
@@ -247,7 +264,7 @@ static int answer(msg_use *u, msg_call *call, const msg_message *request, const 
   if (rc == MSG_OK)
     rc = fill(u, &a, &given, err);
   if (rc == MSG_OK)
-    rc = msg_send_one(u, msg_call_writes(call), &a, out, err);
+    rc = msg_send_one(u, call, msg_call_writes(call), &a, out, err);
   msg_message_clear(&a);
   return rc;
 }

@@ -93,6 +93,11 @@ struct msg_store_ops {
   int (*unlisten)(msg_session *, const msg_actor *, const char *pattern,
                   msg_err *); /* MSG_NOTFOUND: did not listen */
   int (*listeners)(msg_session *, msg_listener_fn, void *arg, msg_err *); /* of the whole queue */
+  /** Ask nodes that live and whose listening the store does not know by itself; `listeners` and
+   *  `presence_list` give what they answered. `id`: of the question. `first`: put it; else only
+   *  see how many are still to answer: *silent. NULL: the store knows by itself. */
+  int (*ask_listeners)(msg_session *, const msg_actor *, const msg_oid *id, bool first,
+                       size_t *silent, msg_err *);
   /** Broadcasts of others, and directs and answers to the node, also those it sent itself: not
    *  yet seen by it, due, not expired, in delivery order. Appends to *out. Marks nothing. No
    *  rows: MSG_OK with nothing appended. */
@@ -152,6 +157,9 @@ struct msg_store_ops {
   /** The next time at which something changes without a commit (a delay, a lease or a life ends),
    *  MSG_NEVER if none. Reads only. */
   int (*deadline)(msg_session *, int64_t *at_ms, msg_err *);
+  /** A request was not answered in time: can answers of somebody who lives not come? MSG_MISUSE:
+   *  text names one. NULL: all can. */
+  int (*unanswered)(msg_session *, const msg_actor *, const msg_message *request, msg_err *);
   /** Something about the place that users should read, such as nodes of another layout: each once.
    *  False: nothing new. No I/O. NULL: never. */
   bool (*warning)(msg_session *, char *out, size_t size);

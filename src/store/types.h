@@ -126,6 +126,7 @@ typedef struct msg_lane {
 
 typedef struct msg_listener {
   char *node, *pattern;
+  bool alive; /* the node is, as far as the store can tell */
 } msg_listener;
 
 enum msg_event_kind {

@@ -7,6 +7,8 @@
 #include "store/mongo/claiming.h"
 #include "store/mongo/group.h"
 #include "store/mongo/place.h"
+#include "store/mongo/query.h"
+#include "store/mongo/topics.h"
 
 #define PAGE_MIN 32
 #define PAGES    64

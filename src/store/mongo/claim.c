@@ -10,12 +10,14 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "store/mongo/apart.h"
+#include "store/mongo/catalog.h"
 #include "store/mongo/change.h"
 #include "store/mongo/claiming.h"
 #include "store/mongo/group.h"
 #include "store/mongo/interest.h"
+#include "store/mongo/query.h"
 #include "store/mongo/regret.h"
+#include "store/mongo/topics.h"
 #include "store/mongo/where.h"
 
 #define ROUNDS    8
@@ -313,7 +315,7 @@ static int claim_with(msg_mongo_session *s, msg_mongo_claiming *c, void *out, ms
       return rc == MSG_OK ? win_offered(c, out, err) : rc;
     msg_mongo_claiming_clear(c);
   }
-  int rc = msg_mongo_apart_sweep(s, c->u, err);
+  int rc = msg_mongo_sweep_apart(s, c->u, err);
   if (rc == MSG_OK)
     rc = msg_mongo_claiming_find(s, c, err);
   if (rc == MSG_OK)

@@ -4,6 +4,8 @@
 
 #include "base/clock.h"
 #include "store/mongo/place.h"
+#include "store/mongo/query.h"
+#include "store/mongo/topics.h"
 
 #define AT_ONCE    2  /* batches under way, */
 #define SECOND_MIN 32 /* the second of so many at least: a batch costs the servers as much as 30 */

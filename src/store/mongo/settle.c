@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "store/mongo/group.h"
+#include "store/mongo/query.h"
 #include "store/mongo/split.h"
 #include "store/mongo/transaction.h"
 

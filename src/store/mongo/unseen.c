@@ -4,9 +4,11 @@
 
 #include "base/mem.h"
 #include "model/options.h"
-#include "store/mongo/apart.h"
+#include "store/mongo/answers.h"
+#include "store/mongo/catalog.h"
 #include "store/mongo/marks.h"
 #include "store/mongo/query.h"
+#include "store/mongo/topics.h"
 #include "store/mongo/where.h"
 
 #define MARKS_MAX 5000
@@ -97,6 +99,7 @@ static int append_directs(struct looking *l, bson_t *any, int *n, msg_err *err) 
   if (rc == MSG_OK && (all || topics.n)) {
     begin_branch(l, any, n, &one, NULL);
     BSON_APPEND_UTF8(&one, "recipients", l->actor->node);
+    msg_mongo_append_no_registry(&one);
     if (!all)
       append_topics(l, &one, &topics);
     bson_append_document_end(any, &one);
@@ -286,7 +289,7 @@ static int unseen(msg_mongo_session *s, struct looking *l, msg_list *out, msg_er
                ? MSG_OK
                : msg_mongo_listens(s, l->u, l->actor->node, &l->listens, &l->listen_count, err);
   if (rc == MSG_OK && !l->q->answers_to)
-    rc = msg_mongo_apart_sweep(s, l->u, err);
+    rc = msg_mongo_sweep_apart(s, l->u, err);
   if (rc == MSG_OK)
     rc = places_of(s, l, &places, err);
   if (rc == MSG_OK)

@@ -3,7 +3,9 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "store/mongo/catalog.h"
 #include "store/mongo/pipe.h"
+#include "store/mongo/query.h"
 
 #define MET_MAX 8192 /* a power of 2 */
 

@@ -3,6 +3,7 @@
 #ifndef MSG_MONGO_WHERE_H
 #define MSG_MONGO_WHERE_H
 
+#include "store/mongo/catalog.h"
 #include "store/mongo/place.h"
 
 /* Which of the ids are at a place; by their numbers. */
