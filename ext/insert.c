@@ -7,11 +7,17 @@
 #include "ext/nested.h"
 #include "ext/tables.h"
 #include "ext/values.h"
+#include "model/topic.h"
 
 /* --- sending ------------------------------------------------------------------------------- */
 
 /* An end given as a time: life is what remains of it from delivery on, as for ttl. */
 static int end_at(msg_message *m, int64_t delete_at_ms, msg_err *err) {
+  if (m->copied) { /* it has its ttl, and the end may be sooner by now */
+    if (m->state != MSG_STATE_DEAD)
+      m->delete_at_ms = delete_at_ms;
+    return MSG_OK;
+  }
   int64_t birth_ms = m->deliver_at_ms > m->timestamp_ms ? m->deliver_at_ms : m->timestamp_ms;
   if (delete_at_ms <= birth_ms)
     return msg_err_set(
@@ -213,6 +219,102 @@ static void take_field(msg_options *to, msg_options *from, enum msg_field field)
   }
 }
 
+/* --- what a copy says of its sending ------------------------------------------------------- */
+
+static const enum msg_field OF_COPY[] = {MSG_FIELD_SENDER,   MSG_FIELD_SENDER_HOST,
+                                         MSG_FIELD_ATTEMPTS, MSG_FIELD_PROCESSED_BY,
+                                         MSG_FIELD_REASON,   MSG_FIELD_TIMESTAMP};
+
+static int copy_text(sqlite3_value **fields, enum msg_field f, char **out, msg_err *err) {
+  char what[64];
+  const char *text;
+  if (is_null(fields[f]))
+    return MSG_OK;
+  sqlite3_snprintf((int)sizeof what, what, "column %s", msg_field_name(f));
+  int rc = msg_arg_text(fields[f], what, &text, err);
+  if (rc == MSG_OK && !(*out = msg_strdup(text)))
+    rc = msg_err_nomem(err);
+  return rc;
+}
+
+struct seen_by {
+  const msg_message *m;
+  size_t n;
+};
+
+static int check_seen(void *arg, const char *key, const msg_value *v, bool is_bool, msg_err *err) {
+  struct seen_by *by = arg;
+  (void)key, (void)is_bool;
+  by->n++;
+  if (by->m->exclusive)
+    return msg_err_set(err, MSG_INVALID,
+                       "column processed_by of an exclusive message: it has one owner, leave it "
+                       "out");
+  if (v->type != MSG_TEXT || v->json)
+    return msg_err_set(err, MSG_INVALID, "column processed_by: give a JSON array of sender ids");
+  return msg_name_check("sender id", v->p, MSG_NODE_MAX, err);
+}
+
+static int read_seen(msg_connection *c, sqlite3_value *v, msg_message *m, msg_err *err) {
+  struct seen_by by = {.m = m};
+  msg_value array;
+  if (is_null(v))
+    return MSG_OK;
+  int rc = msg_value_read(v, &array, err);
+  if (rc == MSG_OK && array.type != MSG_TEXT)
+    rc = msg_err_set(err, MSG_INVALID, "column processed_by is %s: give a JSON array of sender ids",
+                     msg_type_name(array.type));
+  if (rc == MSG_OK)
+    rc = msg_json_array(c, &array, "column processed_by", check_seen, &by, err);
+  if (rc == MSG_OK && by.n && !(m->processed_by = msg_strdup(array.p)))
+    rc = msg_err_nomem(err);
+  return rc;
+}
+
+static int read_sender(sqlite3_value **fields, msg_message *m, msg_err *err) {
+  int rc = copy_text(fields, MSG_FIELD_SENDER, &m->sender, err);
+  if (rc == MSG_OK && m->sender)
+    rc = msg_name_check("sender", m->sender, MSG_NODE_MAX, err);
+  if (rc == MSG_OK && m->sender)
+    rc = copy_text(fields, MSG_FIELD_SENDER_HOST, &m->sender_host, err);
+  return rc;
+}
+
+static int read_numbers(sqlite3_value **fields, msg_message *m, msg_err *err) {
+  int64_t attempts = 0;
+  sqlite3_value_numeric_type(fields[MSG_FIELD_TIMESTAMP]);
+  int rc = msg_arg_int(fields[MSG_FIELD_TIMESTAMP], "column timestamp", 1, MSG_TIME_MAX_MS,
+                       &m->timestamp_ms, err);
+  if (rc == MSG_OK && !is_null(fields[MSG_FIELD_ATTEMPTS]))
+    rc = msg_arg_int(fields[MSG_FIELD_ATTEMPTS], "column attempts", 0, INT32_MAX, &attempts, err);
+  m->attempts = (int32_t)attempts;
+  return rc;
+}
+
+/* A row with a timestamp is a copy; one with a reason, a dead letter. */
+static int read_copy(msg_connection *c, sqlite3_value **fields, msg_message *m, msg_err *err) {
+  m->copied = !is_null(fields[MSG_FIELD_TIMESTAMP]);
+  for (size_t i = 0; !m->copied && i < sizeof OF_COPY / sizeof OF_COPY[0]; i++)
+    if (!is_null(fields[OF_COPY[i]]))
+      return msg_err_set(err, MSG_INVALID,
+                         "column %s is of a copy of a message: give its timestamp too, or leave "
+                         "both out",
+                         msg_field_name(OF_COPY[i]));
+  if (!m->copied)
+    return MSG_OK;
+  int rc = read_numbers(fields, m, err);
+  if (rc == MSG_OK)
+    rc = read_sender(fields, m, err);
+  if (rc == MSG_OK)
+    rc = copy_text(fields, MSG_FIELD_REASON, &m->reason, err);
+  if (rc == MSG_OK && m->reason && !m->exclusive)
+    rc = msg_err_set(err, MSG_INVALID,
+                     "column reason: only an exclusive message becomes a dead letter");
+  if (m->reason)
+    m->state = MSG_STATE_DEAD;
+  return rc == MSG_OK ? read_seen(c, fields[MSG_FIELD_PROCESSED_BY], m, err) : rc;
+}
+
 /* --- the row ------------------------------------------------------------------------------- */
 
 static int check_read_only(sqlite3_value **fields, msg_err *err) {
@@ -271,5 +373,7 @@ int msg_insert_read(msg_connection *c, enum msg_verb verb, sqlite3_value **field
       sqlite3_value_int(fields[MSG_FIELD_EXCLUSIVE]) == 1; /* for a group among the options */
   if (rc == MSG_OK && !is_null(options))
     rc = msg_options_read(c, options, verb, o, err);
-  return rc == MSG_OK ? set_columns(c, verb, o, fields, err) : rc;
+  if (rc == MSG_OK)
+    rc = set_columns(c, verb, o, fields, err);
+  return rc == MSG_OK ? read_copy(c, fields, &o->m, err) : rc;
 }

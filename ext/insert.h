@@ -9,6 +9,7 @@
  *  the columns.
  *  Args:   fields: a value for each enum msg_field; SQL NULL is "not given". topic and value are
  *          not read.
+ *          A timestamp makes the message a copy (msg_message.copied).
  *          verb: MSG_VERB_SEND, or MSG_VERB_ENQUEUE for a message with one owner.
  *  Owns:   *o, initialised before, is the caller's (msg_options_clear), also after a failure.
  *          *delete_at_ms: the end of life that the row gives, else MSG_NEVER.

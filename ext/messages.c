@@ -1,5 +1,5 @@
 /* msg_messages: every message of the queue. INSERT sends, DELETE removes, UPDATE changes priority,
- * deliver_at and ttl. Hidden columns: options (INSERT: the options of a send, as JSON) and node
+ * deliver_at and ttl, and adds to processed_by. Hidden columns: options (INSERT: the options of a send, as JSON) and node
  * (whose queue; default the current node's). */
 #include <string.h>
 
@@ -7,6 +7,7 @@
 #include "ext/browse.h"
 #include "ext/field.h"
 #include "ext/insert.h"
+#include "ext/marks.h"
 #include "ext/plan.h"
 #include "ext/values.h"
 
@@ -112,9 +113,10 @@ static bool same(const msg_value *a, const msg_value *b) {
 }
 
 static int refuse_change(const char *column, msg_err *err) {
-  return msg_err_set(
-      err, MSG_INVALID,
-      "column %s of a message cannot be changed: only priority, deliver_at and ttl can", column);
+  return msg_err_set(err, MSG_INVALID,
+                     "column %s of a message cannot be changed: only priority, deliver_at, ttl and "
+                     "processed_by can",
+                     column);
 }
 
 static bool may_change(int f) {
@@ -166,7 +168,7 @@ static int read_changes(msg_connection *c, const msg_target *target, sqlite3_val
                         msg_update *u, msg_err *err) {
   int rc = MSG_OK;
   for (int f = 0; rc == MSG_OK && f < MSG_FIELD_COUNT; f++) {
-    if (sqlite3_value_nochange(columns[f]))
+    if (sqlite3_value_nochange(columns[f]) || f == MSG_FIELD_PROCESSED_BY)
       continue;
     if (may_change(f))
       rc = set_change(u, f, columns[f], err);
@@ -194,10 +196,13 @@ static int change(msg_browse_table *t, sqlite3_value **argv, msg_err *err) {
     return rc;
   msg_settings_init(&settings);
   rc = read_changes(t->table.c, &target, argv + 2, &u, err);
-  if (rc == MSG_OK && (u.has_priority || u.has_deliver_at || u.has_ttl))
+  if (rc == MSG_OK)
     rc = msg_opened_actor(target.opened, &settings, &actor, err);
   if (rc == MSG_OK && (u.has_priority || u.has_deliver_at || u.has_ttl))
     rc = target.call.session->ops->update(target.call.session, &actor, &target.m.id, &u, err);
+  sqlite3_value *seen_by = argv[2 + MSG_FIELD_PROCESSED_BY];
+  if (rc == MSG_OK && !sqlite3_value_nochange(seen_by))
+    rc = msg_marks_add(t->table.c, &target, &actor, seen_by, err);
   msg_settings_clear(&settings);
   msg_message_clear(&target.m);
   return rc;

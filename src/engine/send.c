@@ -46,7 +46,8 @@ static int check(const msg_message *m, const msg_options *o, msg_err *err) {
 }
 
 static void fill_times(msg_message *m, const msg_options *o) {
-  m->timestamp_ms = msg_clock_now_ms();
+  if (!m->copied)
+    m->timestamp_ms = msg_clock_now_ms();
   if (o && o->has_delay)
     m->deliver_at_ms = msg_clock_add(m->timestamp_ms, o->delay_ms);
   else if (!o || !o->has_deliver_at)
@@ -66,22 +67,25 @@ static void fill_life(msg_message *m, const msg_options *o, int64_t default_ttl_
   else if (!given)
     m->ttl_ms = default_ttl_ms;
   int64_t birth_ms = m->deliver_at_ms > m->timestamp_ms ? m->deliver_at_ms : m->timestamp_ms;
-  m->delete_at_ms = m->timing_out ? msg_clock_add(birth_ms, m->ttl_ms) : MSG_NEVER;
+  bool mortal = m->timing_out && m->state != MSG_STATE_DEAD; /* a dead letter lives on */
+  m->delete_at_ms = mortal ? msg_clock_add(birth_ms, m->ttl_ms) : MSG_NEVER;
 }
 
 /* What no sender sets: the store's part. */
 static void reset_store_fields(msg_message *m) {
   m->seq = 0;
-  m->state = MSG_STATE_READY;
-  m->attempts = 0;
+  if (!m->copied) {
+    m->state = MSG_STATE_READY;
+    m->attempts = 0;
+  }
   m->token[0] = '\0';
   m->since_ms = m->until_ms = 0;
 }
 
-static int fill(msg_use *u, msg_message *m, const msg_options *o, msg_err *err) {
-  int rc = check(m, o, err);
-  if (rc != MSG_OK)
-    return rc;
+/* A copy keeps its sender. */
+static int fill_sender(msg_use *u, msg_message *m, msg_err *err) {
+  if (m->copied && m->sender)
+    return MSG_OK;
   char *sender = msg_strdup(u->node->id), *host = msg_strdup(msg_process_host());
   if (!sender || !host) {
     msg_free(sender);
@@ -92,6 +96,16 @@ static int fill(msg_use *u, msg_message *m, const msg_options *o, msg_err *err) 
   msg_free(m->sender_host);
   m->sender = sender;
   m->sender_host = host;
+  return MSG_OK;
+}
+
+static int fill(msg_use *u, msg_message *m, const msg_options *o, msg_err *err) {
+  int rc = check(m, o, err);
+  if (rc != MSG_OK)
+    return rc;
+  rc = fill_sender(u, m, err);
+  if (rc != MSG_OK)
+    return rc;
   if (msg_oid_is_zero(&m->id))
     m->id = msg_oid_new();
   fill_times(m, o);

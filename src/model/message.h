@@ -38,7 +38,7 @@ typedef struct msg_message {
   char **recipients; /* NULL: everybody */
   size_t recipient_count;
   msg_oid in_answer_to; /* zero: not an answer */
-  char *processed_by;   /* JSON array text; filled by find only, "[]" if nobody */
+  char *processed_by;   /* JSON array text; from find, "[]" if nobody, and to put, of a copy */
   bool exclusive;
   bool timing_out;
   bool delete_after_processing;
@@ -58,6 +58,9 @@ typedef struct msg_message {
   char *owner;                 /* claim: node, or NULL */
   char token[MSG_OID_HEX + 1]; /* claim: "" if none */
   int64_t since_ms, until_ms;  /* claim: start and lease end; 0 if none */
+  /* To put: one that was sent before, elsewhere. Sender, times, who has seen it, attempts and a
+   * dead letter's state stay, and its key is remembered, but finds nothing. */
+  bool copied;
 } msg_message;
 
 /** Defaults: priority 1000, timing_out, delete_at MSG_NEVER, everything else zero. */

@@ -2,14 +2,24 @@
 place; golden/LAYOUT/ was taken from them. Layout standard: test_golden.py."""
 import time
 
-from harness import OURS, Background, Case, golden, kind, long, main, now_ms, oid, until
+from harness import (OURS, Background, Case, golden, home, kind, lane, locks, long, main, now_ms,
+                     oid, until)
 
 
 class Layout:
-    """The tests of both; `layout`, `lane` and `home` say where a document is."""
+    """The tests of both."""
 
     def golden(self, name):
         return golden("%s/%s" % (self.layout, name))
+
+    def home(self, topic):
+        return home(topic, self.layout)
+
+    def lane(self, node):
+        return lane(node, self.layout)
+
+    def locks(self, topic):
+        return locks(topic, self.layout)
 
     def node(self, id="c-node"):
         return self.db(id, {"layout": self.layout})
@@ -74,39 +84,39 @@ class Layout:
         self.assertEqual(n.claim("slow", wait_ms=5000)["id"], running["_id"]["$oid"])
 
     def test_each_recipient_has_a_copy(self):
-        for lane, name in ("nodeX", "direct_two_first"), ("nodeY", "direct_two_second"):
-            self.put(name, self.lane + lane)
+        for node, name in ("Node_X", "direct_two_first"), ("Node_Y", "direct_two_second"):
+            self.put(name, self.lane(node))
         x, y = self.node("Node_X"), self.node("Node_Y")
         id = x.wait("quiet", 5000)["id"]
-        until(lambda: self.there(id, self.lane + "nodeX")["processed_by"] == ["Node_X"])
-        self.assertEqual(self.there(id, self.lane + "nodeY")["processed_by"], [])
+        until(lambda: self.there(id, self.lane("Node_X"))["processed_by"] == ["Node_X"])
+        self.assertEqual(self.there(id, self.lane("Node_Y"))["processed_by"], [])
         self.assertEqual(y.wait("quiet", 5000)["id"], id)
         self.assertEqual(x.one("SELECT count(*) FROM msg_messages"), 1)
 
     def test_a_direct_exclusive_message_is_claimed(self):
         x = self.node("Node_X")
-        document = self.put("direct_exclusive", self.lane + "nodeX")
+        document = self.put("direct_exclusive", self.lane("Node_X"))
         claimed = x.claim("quiet", wait_ms=5000)
         self.assertEqual(claimed["id"], document["_id"]["$oid"])
         self.assertEqual(x.one("SELECT msg_ack(?)", claimed["id"]), 1)
 
     def test_what_was_processed_in_a_lane_stays_there(self):
-        self.put("direct_processed", self.lane + "nodeB2")
+        self.put("direct_processed", self.lane("Node_B2"))
         b = self.node("Node_B2")
         self.assertIsNone(b.wait("order.created", 300))
 
     def test_a_message_to_oneself(self):
-        self.put("to_self", self.lane + "nodeA1")
+        self.put("to_self", self.lane("Node_A1"))
         self.assertEqual(self.node("Node_A1").wait("quiet", 5000)["value"], "value")
 
     def test_an_answer_ends_a_request(self):
         a = self.node("Node_A1")
         asking = Background(a.one, "SELECT msg_request('ask', 'question', 20000)")
         request = until(lambda: self.find({"topic": "ask"}, self.home("ask"), exact=True))[0]
-        self.put("answer_processed", self.lane + "nodeA1", in_answer_to=request["_id"],
+        self.put("answer_processed", self.lane("Node_A1"), in_answer_to=request["_id"],
                  processed_by=[])
         self.assertEqual(asking.result(), "re:question")
-        until(lambda: self.find({"processed_by": "Node_A1"}, self.lane + "nodeA1"))
+        until(lambda: self.find({"processed_by": "Node_A1"}, self.lane("Node_A1")))
 
     def test_a_participant(self):
         n = self.node()
@@ -132,8 +142,8 @@ class Layout:
         self.check(self.there(n.send("quiet", "v"), home), "broadcast_new")
         self.check(self.there(n.enqueue("quiet", "v"), home), "exclusive_never_expiring")
         id = n.send("quiet", "v", recipients=["Node_X", "Node_Y"])
-        for lane, name in ("nodeX", "direct_two_first"), ("nodeY", "direct_two_second"):
-            document = self.check(self.there(id, self.lane + lane), name)
+        for node, name in ("Node_X", "direct_two_first"), ("Node_Y", "direct_two_second"):
+            document = self.check(self.there(id, self.lane(node)), name)
             self.assertEqual(document["recipients"], self.golden(name)["recipients"])
 
     def test_our_answer_is_in_the_askers_lane(self):
@@ -141,7 +151,7 @@ class Layout:
         n.one("SELECT msg_listen('ask')")
         request = self.put("request_processed", self.home("ask"), processed_by=[])
         id = n.one("SELECT msg_reply(?, 'yes')", n.wait("ask", 5000)["id"])
-        answer = self.check(self.there(id, self.lane + "nodeA1"), "answer_processed")
+        answer = self.check(self.there(id, self.lane("Node_A1")), "answer_processed")
         self.assertEqual((answer["in_answer_to"], answer["recipients"], answer["priority"]),
                          (request["_id"], ["Node_A1"], {"$numberInt": "990"}))
 
@@ -157,7 +167,7 @@ class Layout:
         request = self.put("status_request_ping", self.home("morphium.status_info"), _id=oid(),
                            processed_by=[])
         for _ in range(100):
-            found = self.find({"in_answer_to": request["_id"]}, self.lane + "nodeA1", exact=True)
+            found = self.find({"in_answer_to": request["_id"]}, self.lane("Node_A1"), exact=True)
             if found:
                 return found
             time.sleep(0.01)
@@ -177,30 +187,18 @@ class Layout:
             b.claim(topic)
         n.send("t", "v", recipient="Node_X")
         for collection, names in self.golden("indexes").items():
-            if collection not in ("msg_quiet", self.lane + "nodeY"):
+            if collection not in ("msg_quiet", self.lane("Node_Y")):
                 reply = self.admin.exact(self.database, {"listIndexes": collection})
                 ours = {i["name"] for i in reply["cursor"]["firstBatch"]}
                 self.assertEqual(set(names) - ours, set(), collection)
 
 
 class Dual(Layout, Case):
-    layout, lane, marked_while_it_runs = "dual", "msg_dm_", ["Node_B2"]
-
-    def home(self, topic):
-        return "msg"
-
-    def locks(self, topic):
-        return "msg_lck"
+    layout, marked_while_it_runs = "dual", ["Node_B2"]
 
 
 class Multi(Layout, Case):
-    layout, lane, marked_while_it_runs = "multi", "dm_", []
-
-    def home(self, topic):
-        return "msg_" + topic.replace(".", "_")
-
-    def locks(self, topic):
-        return "msg_lck_" + topic.replace(".", "_")
+    layout, marked_while_it_runs = "multi", []
 
 
 if __name__ == "__main__":

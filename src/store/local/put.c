@@ -10,9 +10,9 @@
 #define INSERT(state, moved)                                                                       \
   "INSERT INTO @.msg_store_message(id, queue, topic, state, priority, deliver_at, due, delete_at," \
   " grp, sender, sender_host, exclusive, timestamp, ttl, timing_out, delete_after, in_answer_to,"  \
-  " recipients, msg, value, json, map, additional, key, moved)"                                    \
+  " recipients, msg, value, json, map, additional, key, attempts, reason, moved)"                  \
   " VALUES(?1, ?2, ?3, " state ", ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17,"     \
-  " ?18, ?19, ?20, ?21, ?22, ?23, ?24, " moved ")"
+  " ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, " moved ")"
 
 static const char SQL_INSERT[] = INSERT("?4", "NULL");
 static const char SQL_INSERT_LATE[] = INSERT("?4", MSG_LOCAL_OUT_OF_PLACE("?2", "?3", "?5", "?6"));
@@ -79,7 +79,13 @@ static const char *group_of(const msg_message *m) {
   return m->exclusive ? m->group : NULL;
 }
 
+static bool is_dead(const msg_message *m) {
+  return m->state == MSG_STATE_DEAD;
+}
+
 static enum msg_local_state state_of(const msg_message *m, int64_t now_ms) {
+  if (is_dead(m))
+    return MSG_LOCAL_DEAD;
   msg_local_item item = {.exclusive = m->exclusive,
                          .has_recipients = has_recipients(m),
                          .mortal = m->delete_at_ms != MSG_NEVER,
@@ -116,6 +122,8 @@ static void bind_content(struct binder *b, const msg_message *m) {
   bind_text(b, 22, m->map);
   bind_text(b, 23, m->additional);
   bind_text(b, 24, m->key);
+  bind_int(b, 25, m->attempts);
+  bind_text(b, 26, m->reason);
 }
 
 /* ---- the insert ---- */
@@ -134,6 +142,8 @@ static int step_insert(msg_local_session *s, sqlite3_stmt *stmt, const char *id,
 
 /* A broadcast of an earlier time than now may come behind later ones. */
 static const char *insert_of(const msg_message *m) {
+  if (is_dead(m))
+    return SQL_INSERT;
   if (group_of(m))
     return SQL_INSERT_GROUPED;
   bool late = !m->exclusive && !has_recipients(m) && m->deliver_at_ms < msg_clock_now_ms();
@@ -168,6 +178,17 @@ static int insert(msg_local_session *s, const msg_message *m, int64_t now_ms, ms
   return rc;
 }
 
+/* Who has seen a copy already: a broadcast is marked, a direct leaves their lanes. */
+static int mark_seen(msg_local_session *s, const msg_message *m, int64_t seq, msg_err *err) {
+  static const char sql_mark[] = "INSERT OR IGNORE INTO @.msg_store_seen(queue, node, seq)"
+                                 " SELECT ?1, j.value, ?2 FROM json_each(?3) AS j";
+  static const char sql_take[] = "DELETE FROM @.msg_store_lane INDEXED BY msg_store_lane_seq"
+                                 " WHERE queue = ?1 AND seq = ?2"
+                                 " AND node IN (SELECT j.value FROM json_each(?3) AS j)";
+  return msg_local_exec(s, has_recipients(m) ? sql_take : sql_mark, NULL, err, "tit", s->queue, seq,
+                        m->processed_by);
+}
+
 /* What belongs beside the row. A grouped message learns its state by the insert: the delay of a
  * head is noted afterwards. */
 static int finish(msg_local_session *s, const msg_message *m, int64_t now_ms, msg_err *err) {
@@ -185,14 +206,15 @@ static int finish(msg_local_session *s, const msg_message *m, int64_t now_ms, ms
   }
   if (state == MSG_LOCAL_READY)
     return msg_local_ready_add(s, seq, err);
+  int rc = MSG_OK;
   if (state == MSG_LOCAL_ADDRESSED || state == MSG_LOCAL_DIRECT)
-    return msg_local_lanes_make(s, seq, err);
-  return MSG_OK;
+    rc = msg_local_lanes_make(s, seq, err);
+  return rc == MSG_OK && m->processed_by ? mark_seen(s, m, seq, err) : rc;
 }
 
 /* Is there more to do once its state is known? */
 static bool needs_finish(const msg_message *m) {
-  return has_recipients(m) || group_of(m);
+  return !is_dead(m) && (has_recipients(m) || group_of(m) || m->processed_by);
 }
 
 /* READY, whatever else is in the store. */
@@ -254,6 +276,9 @@ static int remember_key(msg_local_session *s, const msg_put *item, msg_err *err)
 static int put_one(msg_local_session *s, msg_put *item, int64_t now_ms, msg_err *err) {
   const msg_message *m = item->message;
   int found = m->key ? find_key(s, m, now_ms, &item->id, err) : MSG_NOTFOUND;
+  bool remembers = m->key && found == MSG_NOTFOUND && item->key_until_ms > now_ms;
+  if (found == MSG_OK && m->copied)
+    found = MSG_NOTFOUND;
   item->existed = found == MSG_OK;
   if (found != MSG_NOTFOUND)
     return found;
@@ -261,7 +286,7 @@ static int put_one(msg_local_session *s, msg_put *item, int64_t now_ms, msg_err 
   int rc = (is_ready(m, now_ms) ? insert_ready : insert)(s, m, now_ms, err);
   if (rc == MSG_OK && needs_finish(m))
     rc = finish(s, m, now_ms, err);
-  return rc == MSG_OK && m->key ? remember_key(s, item, err) : rc;
+  return rc == MSG_OK && remembers ? remember_key(s, item, err) : rc;
 }
 
 static int put_work(msg_local_session *s, void *arg, msg_err *err) {

@@ -225,6 +225,9 @@ static int write_with(msg_local_session *s, const char *what, bool many, msg_loc
   /* An interrupt inside the write would roll the host's whole transaction back. */
   if (msg_local_interrupted(s))
     return msg_err_set(err, MSG_INTERRUPTED, "%s: interrupted before anything was written", what);
+  int tuned = s->own ? msg_local_tune(s, err) : MSG_OK;
+  if (tuned != MSG_OK)
+    return tuned;
   sqlite3_int64 rowid = sqlite3_last_insert_rowid(s->db);
   msg_err e;
   int rc = persist(s, many, work, arg, p, &e);

@@ -102,7 +102,7 @@ static int append_json(bson_t *doc, const char *key, const char *json, msg_err *
 /* ---- ours ---- */
 
 struct ours {
-  bool delayed, hidden; /* hidden: recipients stand in sq.to */
+  bool dead, delayed, hidden; /* hidden: recipients stand in sq.to */
   int64_t deliver_at_ms;
 };
 
@@ -117,7 +117,9 @@ static void append_ours(bson_t *doc, const msg_message *m, const msg_mongo_stand
   if (!needs_ours(m, o))
     return;
   BSON_APPEND_DOCUMENT_BEGIN(doc, "sq", &sq);
-  if (st->blocked)
+  if (o->dead)
+    BSON_APPEND_UTF8(&sq, "state", "dead");
+  else if (st->blocked)
     BSON_APPEND_UTF8(&sq, "state", "blocked");
   else if (o->delayed) {
     BSON_APPEND_UTF8(&sq, "state", "delayed");
@@ -130,6 +132,10 @@ static void append_ours(bson_t *doc, const msg_message *m, const msg_mongo_stand
   }
   if (m->key)
     BSON_APPEND_UTF8(&sq, "key", m->key);
+  if (m->attempts)
+    BSON_APPEND_INT32(&sq, "attempts", m->attempts);
+  if (m->reason)
+    BSON_APPEND_UTF8(&sq, "reason", m->reason);
   if (m->group || o->deliver_at_ms != m->timestamp_ms)
     BSON_APPEND_INT64(&sq, "sent", m->timestamp_ms + st->shift_ms);
   if (o->hidden)
@@ -153,8 +159,21 @@ static void append_times(bson_t *doc, const msg_message *m, const msg_mongo_stan
   BSON_APPEND_INT32(doc, "delete_after_processing_time", m->delete_after_processing_ms);
 }
 
-static void append_marks(bson_t *doc, const msg_message *m, const msg_mongo_standing *st,
-                         const struct ours *o) {
+/* Who has it: a pre-mark, or of a copy those who have seen it. */
+static int append_processed(bson_t *doc, const msg_message *m, const msg_mongo_standing *st,
+                            const struct ours *o, msg_err *err) {
+  const char *mark = o->dead       ? MSG_MONGO_DEAD
+                     : st->blocked ? MSG_MONGO_BLOCKED
+                     : o->delayed  ? MSG_MONGO_DELAYED
+                                   : NULL;
+  if (!mark && m->processed_by && !m->exclusive)
+    return msg_mongo_json_append(doc, "processed_by", m->processed_by, err);
+  append_one_name(doc, "processed_by", mark);
+  return MSG_OK;
+}
+
+static int append_marks(bson_t *doc, const msg_message *m, const msg_mongo_standing *st,
+                        const struct ours *o, msg_err *err) {
   if (o->hidden)
     append_one_name(doc, "recipients", MSG_MONGO_DELAYED);
   else
@@ -163,17 +182,16 @@ static void append_marks(bson_t *doc, const msg_message *m, const msg_mongo_stan
     BSON_APPEND_NULL(doc, "in_answer_to");
   else
     msg_mongo_append_oid(doc, "in_answer_to", &m->in_answer_to);
-  append_one_name(doc, "processed_by",
-                  st->blocked  ? MSG_MONGO_BLOCKED
-                  : o->delayed ? MSG_MONGO_DELAYED
-                               : NULL);
+  int rc = append_processed(doc, m, st, o, err);
   BSON_APPEND_BOOL(doc, "exclusive", m->exclusive);
+  return rc;
 }
 
 int msg_mongo_document(const msg_message *m, const msg_mongo_standing *st, bson_t *doc,
                        msg_err *err) {
   struct ours o = {.deliver_at_ms = m->deliver_at_ms ? m->deliver_at_ms : m->timestamp_ms};
-  o.delayed = o.deliver_at_ms + st->shift_ms > st->now_ms;
+  o.dead = m->state == MSG_STATE_DEAD;
+  o.delayed = !o.dead && o.deliver_at_ms + st->shift_ms > st->now_ms;
   o.hidden = o.delayed && !m->exclusive;
   msg_mongo_append_oid(doc, "_id", &m->id);
   BSON_APPEND_UTF8(doc, "class_name", MSG_MONGO_CLASS);
@@ -189,7 +207,9 @@ int msg_mongo_document(const msg_message *m, const msg_mongo_standing *st, bson_
     return rc;
   append_text(doc, "sender", m->sender);
   append_text(doc, "sender_host", m->sender_host);
-  append_marks(doc, m, st, &o);
+  rc = append_marks(doc, m, st, &o, err);
+  if (rc != MSG_OK)
+    return rc;
   append_times(doc, m, st, &o);
   append_ours(doc, m, st, &o);
   if (doc->len > MSG_MONGO_DOCUMENT_MAX)

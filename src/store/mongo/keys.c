@@ -9,6 +9,7 @@
 struct entering {
   msg_put **at; /* those with a key, by topic, key and place */
   bool *known;  /* a document is there, though its time is over */
+  bool *left;   /* of a copy, whose key is another's or over: not entered */
   size_t n;
   int64_t now_ms;
 };
@@ -26,6 +27,16 @@ static int by_key(const void *pa, const void *pb) {
 
 static void append_key(bson_t *doc, const char *name, const msg_message *m) {
   BCON_APPEND(doc, name, "{", "t", BCON_UTF8(m->topic), "k", BCON_UTF8(m->key), "}");
+}
+
+/* It repeats another: nothing is added. A copy is, without its key. */
+static void repeats(struct entering *e, size_t i, const msg_oid *id) {
+  if (e->at[i]->message->copied) {
+    e->left[i] = true;
+    return;
+  }
+  e->at[i]->existed = true;
+  e->at[i]->id = *id;
 }
 
 /* Is it the first of its key in the batch? */
@@ -46,10 +57,8 @@ static int note_known(void *arg, const bson_t *doc, msg_err *err) {
     if (cmp_key(e->at[i]->message, topic, key) != 0)
       continue;
     e->known[i] = over;
-    if (!over && msg_oid_cmp(&id, &e->at[i]->message->id) != 0) {
-      e->at[i]->existed = true;
-      e->at[i]->id = id;
-    }
+    if (!over && msg_oid_cmp(&id, &e->at[i]->message->id) != 0)
+      repeats(e, i, &id);
   }
   return MSG_OK;
 }
@@ -74,10 +83,8 @@ static int find_known(msg_mongo_txn *t, struct entering *e, msg_err *err) {
 /* Of equal keys in the batch the first counts. */
 static void find_repeated(struct entering *e) {
   for (size_t i = 1; i < e->n; i++)
-    if (!is_first(e, i)) {
-      e->at[i]->existed = true;
-      e->at[i]->id = e->at[i - 1]->id;
-    }
+    if (!is_first(e, i))
+      repeats(e, i, &e->at[i - 1]->id);
 }
 
 /* One whose time is over is taken over, unless another was faster. */
@@ -112,7 +119,7 @@ static int insert_new(msg_mongo_txn *t, const struct entering *e, msg_err *err) 
   for (size_t i = 0; rc == MSG_OK && i < e->n; i++) {
     const msg_put *item = e->at[i];
     bson_t doc = BSON_INITIALIZER;
-    if (item->existed || e->known[i])
+    if (item->existed || e->known[i] || e->left[i])
       continue;
     append_key(&doc, "_id", item->message);
     msg_mongo_append_oid(&doc, "msg", &item->message->id);
@@ -135,11 +142,14 @@ static int insert_new(msg_mongo_txn *t, const struct entering *e, msg_err *err) 
 }
 
 static int enter(msg_mongo_txn *t, struct entering *e, msg_err *err) {
+  for (size_t i = 0; i < e->n; i++)
+    e->left[i] = e->at[i]->message->copied &&
+                 e->at[i]->key_until_ms + t->s->store->clock_offset_ms <= e->now_ms;
   int rc = find_known(t, e, err);
   if (rc == MSG_OK)
     find_repeated(e);
   for (size_t i = 0; rc == MSG_OK && i < e->n; i++)
-    if (e->known[i] && !e->at[i]->existed)
+    if (e->known[i] && !e->at[i]->existed && !e->left[i])
       rc = take_over(t, e, e->at[i], err);
   return rc == MSG_OK ? insert_new(t, e, err) : rc;
 }
@@ -152,12 +162,13 @@ int msg_mongo_keys_enter(msg_mongo_txn *t, msg_put *items, size_t n, msg_err *er
   if (keys == 0)
     return MSG_OK;
   e.at = msg_alloc(keys * sizeof *e.at);
-  e.known = msg_zalloc(keys * sizeof *e.known);
+  e.known = msg_zalloc(2 * keys * sizeof *e.known);
   int rc = e.at && e.known ? MSG_OK : msg_err_nomem(err);
   for (size_t i = 0; rc == MSG_OK && i < n; i++)
     if (items[i].message->key)
       e.at[e.n++] = &items[i];
   if (rc == MSG_OK) {
+    e.left = e.known + keys;
     qsort(e.at, e.n, sizeof *e.at, by_key);
     rc = enter(t, &e, err);
   }

@@ -140,6 +140,8 @@ void msg_mongo_append_now(bson_t *doc, const char *key, int64_t plus_ms);
 
 /* ---- run.c: commands ---- */
 
+/** To the opts of a look: so many at most, all by one reply where they fit into it. */
+void msg_mongo_append_limit(bson_t *opts, int64_t limit);
 /** To the opts of a look for what may be handed out: see msg_mongo_store.streams. */
 void msg_mongo_append_durable(const msg_mongo_store *store, bson_t *opts);
 

@@ -17,8 +17,15 @@
 
 /* ---- one document ---- */
 
+/* Does it stand in its group's order? A dead letter does not. */
+static bool in_order(const msg_message *m) {
+  return m->group && m->exclusive && m->state != MSG_STATE_DEAD;
+}
+
 msg_message msg_mongo_stamped(const msg_message *m, int64_t now_ms) {
   msg_message copy = *m;
+  if (m->copied)
+    return copy;
   if (m->deliver_at_ms <= m->timestamp_ms) {
     int64_t by_ms = now_ms - m->timestamp_ms;
     copy.deliver_at_ms = now_ms;
@@ -34,7 +41,7 @@ static int build(msg_mongo_session *s, const msg_message *m, int64_t now_ms, boo
                  bson_t *doc, msg_err *err) {
   bool later = msg_mongo_is_later(s, m, now_ms);
   msg_mongo_standing standing = {.head = head,
-                                 .blocked = m->group && m->exclusive && !head,
+                                 .blocked = in_order(m) && !head,
                                  .now_ms = later ? now_ms : INT64_MAX,
                                  .shift_ms = s->store->clock_offset_ms};
   if (!stamp)
@@ -105,7 +112,7 @@ static int find_heads(struct putting *w, msg_err *err) {
 
 /* The first of a group without head becomes it. */
 static bool becomes_head(struct putting *w, const msg_message *m) {
-  if (!m->group || !m->exclusive)
+  if (!in_order(m))
     return false;
   struct msg_mongo_group *g = msg_mongo_groups_add(&w->groups, m->topic, m->group);
   if (!g || g->head)
@@ -231,7 +238,7 @@ static int check_ids(msg_put *items, size_t n, msg_err *err) {
 }
 
 bool msg_mongo_is_plain(const msg_message *m) {
-  return !m->key && !(m->group && m->exclusive);
+  return !m->key && !(m->group && m->exclusive) && !m->copied;
 }
 
 /* A follower that came while its head went: nobody else would call it. */

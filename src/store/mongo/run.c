@@ -61,6 +61,12 @@ void msg_mongo_append_durable(const msg_mongo_store *store, bson_t *opts) {
     BCON_APPEND(opts, "readConcern", "{", "level", "majority", "}");
 }
 
+/* One more: with a batch of just the limit the server keeps its cursor for a reply of nothing. */
+void msg_mongo_append_limit(bson_t *opts, int64_t limit) {
+  BSON_APPEND_INT64(opts, "limit", limit);
+  BSON_APPEND_INT64(opts, "batchSize", limit < INT32_MAX ? limit + 1 : limit);
+}
+
 mongoc_cursor_t *msg_mongo_query(msg_mongo_use *u, const char *collection, const bson_t *filter,
                                  const bson_t *opts) {
   mongoc_collection_t *c = msg_mongo_collection(u, collection);

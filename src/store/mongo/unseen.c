@@ -212,7 +212,8 @@ static int look_at(struct looking *l, msg_err *err) {
     return rc;
   int64_t limit = (int64_t)l->q->max + (int64_t)l->marks.n;
   bson_t *opts = BCON_NEW("sort", "{", "priority", BCON_INT32(1), "timestamp", BCON_INT32(1), "_id",
-                          BCON_INT32(1), "}", "limit", BCON_INT64(limit));
+                          BCON_INT32(1), "}");
+  msg_mongo_append_limit(opts, limit);
   msg_mongo_append_durable(l->s->store, opts);
   l->now_ms = msg_mongo_now_ms(l->s->store);
   rc = append_filter(l, &filter, &sources, err);
