@@ -28,8 +28,8 @@ struct msg_use;
 struct msg_call;
 
 /** Before these are put by `session`: does somebody else alive listen to each broadcast's topic,
- *  and is each recipient alive? An exclusive message without recipients waits for whoever claims it,
- *  an answer for who asked: they have no topic to be checked.
+ *  and is each recipient alive? An exclusive message without recipients waits for whoever claims
+ *  it, an answer for who asked: they have no topic to be checked.
  *  Blocks: where the store has to ask, for registry_update_interval_s or write_timeout_ms, the
  *          shorter. Hold none.
  *  Errors: MSG_MISUSE `throw`; MSG_INTERRUPTED, MSG_SHUTDOWN; the store's. */

@@ -1,5 +1,5 @@
-/* test_audience.c - sends that are checked before they are put: who is told what, what is asked, what
- * is remembered. */
+/* test_audience.c - sends that are checked before they are put: who is told what, what is asked,
+ * what is remembered. */
 #include "engine/audience.h"
 
 #include <stdio.h>

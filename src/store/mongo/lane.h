@@ -11,7 +11,8 @@ int msg_mongo_lane_make(msg_mongo_session *s, msg_mongo_use *u, const char *node
 int msg_mongo_lanes_keep(msg_mongo_session *s, msg_mongo_use *u, msg_err *err);
 /** Is it one that is about to be dropped? */
 bool msg_mongo_lane_is_aside(const char *collection);
-/** Drop a lane, unless something is in it or its owner lives: *dropped. Whoever sends meanwhile makes a new one. */
+/** Drop a lane, unless something is in it or its owner lives: *dropped. Whoever sends meanwhile
+ *  makes a new one. */
 int msg_mongo_lane_drop_empty(msg_mongo_session *s, msg_mongo_use *u, const char *lane,
                               bool *dropped, msg_err *err);
 /** Drop the queue's lanes that nobody needs: empty, and of nobody who lives or answered a status

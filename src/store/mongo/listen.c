@@ -1,6 +1,6 @@
 /* listen.c - who listens to what. A process goes by its memory: which broadcasts a node has had is
- * told by their processed_by. Others read it in its nodes' participants; Java nodes tell it in their
- * answers to status requests. */
+ * told by their processed_by. Others read it in its nodes' participants; Java nodes tell it in
+ * their answers to status requests. */
 #include <string.h>
 
 #include "base/clock.h"
