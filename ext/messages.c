@@ -1,6 +1,6 @@
 /* msg_messages: every message of the queue. INSERT sends, DELETE removes, UPDATE changes priority,
- * deliver_at and ttl, and adds to processed_by. Hidden columns: options (INSERT: the options of a send, as JSON) and node
- * (whose queue; default the current node's). */
+ * deliver_at and ttl, and adds to processed_by. Hidden columns: options (INSERT: the options of a
+ * send, as JSON) and node (whose queue; default the current node's). */
 #include <string.h>
 
 #include "base/mem.h"
