@@ -7,6 +7,7 @@ function(msg_test_properties name label)
   if(MSG_SANITIZE OR label STREQUAL faults)
     set(timeout_s 300)
   endif()
+  # libmongoc's counters in /dev/shm outlive who is killed; who gets its process id prints a warning.
   set_tests_properties(${name} PROPERTIES LABELS "${label};${ARGN}" TIMEOUT ${timeout_s}
     ENVIRONMENT "MSG_SO=$<TARGET_FILE:msg>;MSG_BUILD=${PROJECT_BINARY_DIR};MSG_SOURCE=${PROJECT_SOURCE_DIR};SQLITE3=${MSG_SQLITE3};PYTHONDONTWRITEBYTECODE=1;MONGOC_DISABLE_SHM=1")
   if(label STREQUAL faults)
@@ -50,32 +51,51 @@ function(msg_mongodb_properties name source)
   set_property(TEST ${name} APPEND PROPERTY LABELS mongo)
   set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT "MSG_MONGODB_FILE=${MSG_MONGODB_FILE}")
   set_tests_properties(${name} PROPERTIES FIXTURES_REQUIRED mongod SKIP_RETURN_CODE 77 TIMEOUT 600)
-  if(name STREQUAL mongo.outages) # minutes of waiting
+  if(name MATCHES "^mongo\\.outages$|_whole$") # minutes
     set_tests_properties(${name} PROPERTIES RUN_SERIAL ON)
     set_property(TEST ${name} APPEND PROPERTY LABELS slow)
   endif()
   # Once in a CI run is enough: the legs on other compilers and libraries leave it out.
-  if(name MATCHES "^(contract\\.mongo_|mongo\\.(dual_|multi_|layouts|faults|races|ambiguous|migrate))")
+  if(name MATCHES "^(contract\\.mongo_|mongo\\.(dual_|multi_|layouts|golden_layouts|faults|races|ambiguous|migrate))")
     set_property(TEST ${name} APPEND PROPERTY LABELS once)
     set_tests_properties(${name} PROPERTIES COST 50) # begun first
   endif()
   set_property(GLOBAL APPEND PROPERTY MSG_MONGODB_TESTS ${name})
 endfunction()
 
-# tests/hosts/test_NAME.py once more, with the messages in MongoDB: the test mongo.hosts_NAME, or
-# mongo.LAYOUT_NAME.
-function(msg_add_mongodb_host_tests layout)
-  foreach(stem IN LISTS ARGN)
-    set(script ${CMAKE_CURRENT_SOURCE_DIR}/hosts/test_${stem}.py)
-    set(name mongo.${layout}_${stem})
-    if(layout STREQUAL standard)
-      set(name mongo.hosts_${stem})
-    endif()
-    add_test(NAME ${name} COMMAND ${MSG_PYTHON} ${script})
-    msg_test_properties(${name} mongo script)
-    msg_mongodb_properties(${name} /mongo/hosts_${stem})
-    set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT
-      "MSG_TEST_STORE=mongodb;MSG_TEST_LAYOUT=${layout}")
+# tests/FOLDER/test_STEM.py once more, with the messages in MongoDB: the test mongo.hosts_STEM, or
+# mongo.LAYOUT_STEM. SUFFIX: of the name; ARGS: which of its tests; ENVIRONMENT: more of it; SLOW:
+# labelled so.
+function(msg_add_layout_test layout folder stem)
+  cmake_parse_arguments(PARSE_ARGV 3 more "SLOW" "SUFFIX" "ARGS;ENVIRONMENT")
+  set(name mongo.${layout}_${stem}${more_SUFFIX})
+  if(layout STREQUAL standard)
+    set(name mongo.hosts_${stem})
+  endif()
+  add_test(NAME ${name} COMMAND ${MSG_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/${folder}/test_${stem}.py
+    ${more_ARGS})
+  msg_test_properties(${name} mongo script)
+  msg_mongodb_properties(${name} /mongo/${stem})
+  set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT MSG_TEST_STORE=mongodb
+    MSG_TEST_LAYOUT=${layout} ${more_ENVIRONMENT})
+  if(more_SLOW)
+    set_property(TEST ${name} APPEND PROPERTY LABELS slow)
+  endif()
+endfunction()
+
+# Layouts beside standard: what they change runs always, in a short form where it is long; the rest
+# is slow.
+function(msg_add_layout_tests layout)
+  foreach(stem await claim order poison process regressions request transaction)
+    msg_add_layout_test(${layout} hosts ${stem})
+  endforeach()
+  foreach(stem bad_input broadcast_model files lessons tables time values waiting)
+    msg_add_layout_test(${layout} hosts ${stem} SLOW)
+  endforeach()
+  msg_add_layout_test(${layout} mongo races ENVIRONMENT MSG_RACE_N=200)
+  msg_add_layout_test(${layout} mongo faults ARGS Primary.test_kill_9 Dropped)
+  foreach(stem races faults outages)
+    msg_add_layout_test(${layout} mongo ${stem} SUFFIX _whole) # slow by its name
   endforeach()
 endfunction()
 

@@ -3,30 +3,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "ext/aside.h"
-#include "ext/beside.h"
-#include "ext/calls.h"
+#include "ext/nodes.h"
 #include "ext/state.h"
 
 /* Largest message; MongoDB takes 16 MiB a document. */
 #define MESSAGE_MAX ((size_t)16 * 1024 * 1024 - 64 * 1024)
-
-typedef char token_text[MSG_OID_HEX + 1];
-
-struct msg_written {
-  bool settles;
-  /* a put */
-  msg_message message;
-  int64_t key_until_ms;
-  /* a settle */
-  msg_settle how; /* reason owned */
-  msg_settle_item *items;
-  token_text *tokens; /* behind items[].token */
-  size_t n;
-};
 
 /* The session that a call's writes go to: it has put and settle alone. */
 struct msg_writes {
@@ -35,25 +19,6 @@ struct msg_writes {
   msg_opened *o;
 };
 
-void msg_written_free(msg_written *w) {
-  if (!w)
-    return;
-  msg_message_clear(&w->message);
-  msg_free((char *)w->how.reason);
-  msg_free(w->items);
-  msg_free(w->tokens);
-  msg_free(w);
-}
-
-static msg_written *written_new(bool settles) {
-  msg_written *w = msg_zalloc(sizeof *w);
-  if (!w)
-    return NULL;
-  msg_message_init(&w->message);
-  w->settles = settles;
-  return w;
-}
-
 static bool joins(const msg_opened *o) {
   msg_store *store = msg_node_store(o->node);
   return (store->ops->caps(store) & MSG_CAP_HOST_TXN) != 0;
@@ -61,13 +26,6 @@ static bool joins(const msg_opened *o) {
 
 bool msg_batch_wanted(msg_connection *c, const msg_opened *o) {
   return !joins(o) && (!sqlite3_get_autocommit(c->db) || msg_aside_host_writes(c, o));
-}
-
-bool msg_batch_pending(const msg_connection *c, const msg_opened *o) {
-  for (size_t i = 0; i < c->outbox.n; i++)
-    if (c->outbox.at[i].opened == o && c->outbox.at[i].written)
-      return true;
-  return false;
 }
 
 /* --- keeping a put ------------------------------------------------------------------------- */
@@ -85,7 +43,7 @@ static int keep_put(struct msg_writes *s, const msg_put *put, msg_err *err) {
     return msg_err_set(err, MSG_TOOBIG,
                        "message on topic '%s' has %zu bytes, the store takes %zu: send a reference",
                        msg_show(put->message->topic).s, size_of(put->message), MESSAGE_MAX);
-  msg_written *w = written_new(false);
+  msg_written *w = msg_written_new(false);
   if (!w || msg_message_copy(&w->message, put->message) != MSG_OK) {
     msg_written_free(w);
     return msg_err_nomem(err);
@@ -199,7 +157,7 @@ static int look(struct looking *l, msg_err *err) {
 }
 
 static bool room_for(struct looking *l, const msg_settle *how, size_t n) {
-  msg_written *w = l->w = written_new(true);
+  msg_written *w = l->w = msg_written_new(true);
   l->sorted = msg_alloc(n * sizeof *l->sorted);
   if (!w || !l->sorted)
     return false;
@@ -240,154 +198,4 @@ msg_session *msg_batch_session(msg_connection *c, msg_opened *o) {
     *o->writes = (struct msg_writes){{&OPS}, c, o};
   }
   return &o->writes->base;
-}
-
-/* --- units --------------------------------------------------------------------------------- */
-
-/* A unit of one queue, made of batches of the outbox that stay where they are. */
-struct unit {
-  msg_opened *o; /* through which it goes */
-  msg_unit u;
-  size_t settle_cap, put_cap;
-};
-
-static void unit_clear(struct unit *n) {
-  for (size_t i = 0; i < n->u.settle_count; i++)
-    msg_free(n->u.settles[i].items);
-  msg_free(n->u.settles);
-  msg_free(n->u.puts);
-}
-
-static bool same_way(const msg_settle *a, const msg_settle *b) {
-  return a->verb == b->verb && a->delay_ms == b->delay_ms && a->lease_ms == b->lease_ms &&
-         (a->reason == b->reason || (a->reason && b->reason && strcmp(a->reason, b->reason) == 0));
-}
-
-static int unit_add_put(struct unit *n, const msg_written *w) {
-  int rc = msg_grow(&n->u.puts, &n->put_cap, n->u.put_count + 1, sizeof *n->u.puts);
-  if (rc == MSG_OK)
-    n->u.puts[n->u.put_count++] =
-        (msg_put){.message = &w->message, .key_until_ms = w->key_until_ms, .id = w->message.id};
-  return rc;
-}
-
-/* Settles of one kind that follow each other are one. */
-static int unit_add_settle(struct unit *n, const msg_written *w) {
-  size_t at = n->u.settle_count;
-  if (at == 0 || !same_way(&n->u.settles[at - 1].how, &w->how)) {
-    if (msg_grow(&n->u.settles, &n->settle_cap, at + 1, sizeof *n->u.settles) != MSG_OK)
-      return MSG_NOMEM;
-    n->u.settles[at] = (struct msg_unit_settle){.how = w->how};
-    n->u.settle_count++;
-  }
-  struct msg_unit_settle *s = &n->u.settles[n->u.settle_count - 1];
-  msg_settle_item *grown = msg_resize(s->items, (s->n + w->n) * sizeof *grown);
-  if (!grown)
-    return MSG_NOMEM;
-  s->items = grown;
-  for (size_t i = 0; i < w->n; i++)
-    s->items[s->n++] = (msg_settle_item){.id = w->items[i].id, .token = w->tokens[i]};
-  return MSG_OK;
-}
-
-enum { UNSENT, TRIED };
-
-static bool is_due(const msg_batch *b, int which) {
-  return b->written && b->opened && (which == TRIED ? b->tried : !b->tried) && !b->taken;
-}
-
-/* The first batch from `from` on that is due, and all of its queue, in order. n->o NULL: none is.
- * What is in it is `taken`. */
-static int unit_gather(msg_connection *c, size_t from, int which, struct unit *n) {
-  msg_outbox *box = &c->outbox;
-  int rc = MSG_OK;
-  *n = (struct unit){0};
-  for (size_t i = from; rc == MSG_OK && i < box->n; i++) {
-    msg_batch *b = &box->at[i];
-    if (!is_due(b, which) || (n->o && !msg_opened_same_queue(n->o, b->opened)))
-      continue;
-    n->o = b->opened;
-    b->taken = true;
-    rc = b->written->settles ? unit_add_settle(n, b->written) : unit_add_put(n, b->written);
-  }
-  return rc;
-}
-
-/* What was taken has been tried, so that a second xSync sends nothing twice, or is not to be undone
- * again. */
-static void release_taken(msg_connection *c, bool tried) {
-  for (size_t i = 0; i < c->outbox.n; i++) {
-    if (c->outbox.at[i].taken)
-      c->outbox.at[i].tried = tried;
-    c->outbox.at[i].taken = false;
-  }
-}
-
-typedef int (*unit_verb)(msg_session *, const msg_actor *, msg_unit *, msg_err *);
-
-static int unit_run(struct unit *n, bool undo, msg_err *err) {
-  msg_session *s = n->o->session;
-  unit_verb verb = undo ? s->ops->undo : s->ops->apply;
-  msg_settings settings;
-  msg_actor actor;
-  int rc = msg_connection_actor(n->o, &settings, &actor, err);
-  if (rc != MSG_OK)
-    return rc;
-  msg_node_count(n->o->node, MSG_STAT_STORE_CALLS, 1);
-  rc = verb(s, &actor, &n->u, err);
-  if (rc == MSG_OK && !undo)
-    msg_node_put_beside(n->o->node, n->u.puts, n->u.put_count);
-  msg_settings_clear(&settings);
-  return rc;
-}
-
-int msg_batch_sync(msg_connection *c, msg_err *err) {
-  struct unit n;
-  int rc;
-  do {
-    rc = unit_gather(c, 0, UNSENT, &n);
-    if (rc != MSG_OK)
-      msg_err_nomem(err);
-    else if (n.o)
-      rc = unit_run(&n, false, err);
-    c->outbox.failed = rc != MSG_OK && n.u.reached;
-    release_taken(c, rc == MSG_OK || n.u.reached);
-    unit_clear(&n);
-  } while (rc == MSG_OK && n.o);
-  if (rc == MSG_BUSY)
-    rc = MSG_UNAVAILABLE;
-  if (err)
-    err->rc = rc;
-  return rc;
-}
-
-void msg_batch_undo(msg_connection *c, size_t from) {
-  struct unit n;
-  int rc;
-  do {
-    msg_err err = MSG_ERR_INIT;
-    rc = unit_gather(c, from, TRIED, &n);
-    n.u.reached = c->outbox.failed;
-    if (rc == MSG_OK && n.o && unit_run(&n, true, &err) != MSG_OK)
-      sqlite3_log(SQLITE_WARNING, "msg: rolled back, but what was sent may stay: %s", err.text);
-    release_taken(c, false);
-    unit_clear(&n);
-  } while (rc == MSG_OK && n.o);
-}
-
-void msg_batch_give_back(const msg_batch *b) {
-  msg_opened *o = b->opened;
-  msg_settings settings;
-  msg_actor actor;
-  msg_settle how = {.verb = MSG_SETTLE_RELEASE};
-  msg_settle_item *items = msg_zalloc(b->n * sizeof *items);
-  if (items && msg_connection_actor(o, &settings, &actor, NULL) == MSG_OK) {
-    for (size_t i = 0; i < b->n; i++)
-      items[i].id = b->ids[i];
-    msg_node_count(o->node, MSG_STAT_UNDONE, (int64_t)b->n);
-    msg_node_count(o->node, MSG_STAT_STORE_CALLS, 1);
-    o->session->ops->settle(o->session, &actor, &how, items, b->n, NULL); /* else the lease ends */
-    msg_settings_clear(&settings);
-  }
-  msg_free(items);
 }

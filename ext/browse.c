@@ -115,7 +115,7 @@ int msg_browse_remove(msg_browse_table *t, sqlite3_value *rowid, msg_err *err) {
   if (rc != MSG_OK)
     return rc;
   msg_settings_init(&settings);
-  rc = msg_connection_actor(target.opened, &settings, &actor, err);
+  rc = msg_opened_actor(target.opened, &settings, &actor, err);
   if (rc == MSG_OK)
     rc = target.call.session->ops->remove(target.call.session, &actor, &target.m.id, err);
   msg_settings_clear(&settings);

@@ -3,12 +3,55 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "base/process.h"
 #include "base/str.h"
 #include "ext/aside.h"
 #include "ext/batch.h"
 #include "ext/beside.h"
 #include "ext/state.h"
+
+/* ---- undone by a ROLLBACK ---- */
+
+/* The store did not roll them back: that is done here. */
+static void give_back(const msg_batch *b) {
+  msg_opened *o = b->opened;
+  msg_settings settings;
+  msg_actor actor;
+  msg_settle how = {.verb = MSG_SETTLE_RELEASE};
+  msg_settle_item *items = msg_zalloc(b->n * sizeof *items);
+  if (items && msg_opened_actor(o, &settings, &actor, NULL) == MSG_OK) {
+    for (size_t i = 0; i < b->n; i++)
+      items[i].id = b->ids[i];
+    msg_node_count(o->node, MSG_STAT_UNDONE, (int64_t)b->n);
+    msg_node_count(o->node, MSG_STAT_STORE_CALLS, 1);
+    o->session->ops->settle(o->session, &actor, &how, items, b->n, NULL); /* else the lease ends */
+    msg_settings_clear(&settings);
+  }
+  msg_free(items);
+}
+
+static void claims_undone(const msg_batch *b) {
+  if (!(b->store->ops->caps(b->store) & MSG_CAP_HOST_TXN)) {
+    if (b->opened)
+      give_back(b);
+  } else if (b->opened) {
+    msg_node_undone(b->opened->node, b->ids, b->n);
+  } else {
+    b->store->ops->claims_undone(b->store, b->ids, b->n);
+  }
+}
+
+static void announcement_undone(const msg_batch *b) {
+  if (b->opened)
+    b->opened->announced = false;
+}
+
+/* What the engine remembers of the node may be wrong. */
+static void change_undone(const msg_batch *b) {
+  if (b->opened)
+    msg_node_forget(b->opened->node);
+}
+
+/* ---- where a verb runs ---- */
 
 /* Is what the node's session just did part of a transaction that the host may roll back? */
 static bool in_host_transaction(msg_connection *c, const msg_opened *o) {
@@ -140,7 +183,7 @@ static int announce(msg_connection *c, msg_opened *o, const msg_call *call, msg_
   if (rc == MSG_OK) {
     o->announced = true;
     if (o->schema && quiet.session != o->aside && in_host_transaction(c, o))
-      rc = msg_outbox_enter(c, o, MSG_BATCH_ANNOUNCED, NULL, 0, &own);
+      rc = msg_outbox_enter(c, o, announcement_undone, NULL, 0, &own);
   }
   if (rc != MSG_NOMEM && rc != MSG_INTERRUPTED && rc != MSG_BUSY && o->schema)
     return MSG_OK;
@@ -163,16 +206,21 @@ int msg_connection_rights(msg_connection *c, msg_opened *o, msg_err *err) {
 }
 
 /* Through SQLite's own log: an extension has no terminal. */
+static void warn(const char *text) {
+  sqlite3_log(SQLITE_WARNING, "msg: %s", text);
+}
+
 static void pass_warnings(msg_opened *o) {
   char text[256];
   while (o->session->ops->warning && o->session->ops->warning(o->session, text, sizeof text))
-    sqlite3_log(SQLITE_WARNING, "msg: %s", text);
+    warn(text);
 }
 
 /* Where the verb runs. */
 static int place(msg_connection *c, msg_opened *o, enum msg_call_kind kind, msg_call *call,
                  msg_err *err) {
-  *call = (msg_call){.session = o->session, .interrupted = msg_nested_interrupted, .arg = c};
+  *call = (msg_call){
+      .session = o->session, .interrupted = msg_nested_interrupted, .arg = c, .warn = warn};
   if (!o->schema || kind == MSG_CALL_READ)
     return MSG_OK;
   return sqlite3_get_autocommit(c->db) ? call_in_autocommit(c, o, kind, call, err)
@@ -222,7 +270,7 @@ int msg_connection_claimed(msg_connection *c, msg_opened *o, const msg_list *lis
     return msg_err_nomem(err);
   for (size_t i = 0; i < list->n; i++)
     ids[i] = list->at[i].id;
-  int rc = msg_outbox_enter(c, o, MSG_BATCH_CLAIMED, ids, list->n, err);
+  int rc = msg_outbox_enter(c, o, claims_undone, ids, list->n, err);
   msg_free(ids);
   return rc;
 }
@@ -230,7 +278,7 @@ int msg_connection_claimed(msg_connection *c, msg_opened *o, const msg_list *lis
 int msg_connection_changed(msg_connection *c, msg_opened *o, msg_err *err) {
   if (!o->schema || !in_host_transaction(c, o))
     return MSG_OK;
-  return msg_outbox_enter(c, o, MSG_BATCH_CHANGED, NULL, 0, err);
+  return msg_outbox_enter(c, o, change_undone, NULL, 0, err);
 }
 
 int msg_connection_await(msg_connection *c, msg_opened *o, msg_call *call, const char *pattern,
@@ -240,11 +288,4 @@ int msg_connection_await(msg_connection *c, msg_opened *o, msg_call *call, const
     return rc;
   int noted = msg_connection_changed(c, o, err);
   return noted == MSG_OK ? rc : noted;
-}
-
-int msg_connection_actor(msg_opened *o, msg_settings *settings, msg_actor *out, msg_err *err) {
-  int rc = msg_node_settings(o->node, settings, err);
-  if (rc == MSG_OK)
-    *out = (msg_actor){msg_node_id(o->node), msg_process_self(), settings};
-  return rc;
 }

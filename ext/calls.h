@@ -27,7 +27,5 @@ int msg_connection_await(msg_connection *c, msg_opened *o, msg_call *call, const
                          int64_t timeout_ms, size_t max, msg_list *out, msg_err *err);
 /** After a verb that changed what the engine remembers of the node (listen, unlisten). */
 int msg_connection_changed(msg_connection *c, msg_opened *o, msg_err *err);
-/** Who acts, for verbs that go to the session itself. settings: storage, msg_settings_clear it. */
-int msg_connection_actor(msg_opened *o, msg_settings *settings, msg_actor *out, msg_err *err);
 
 #endif

@@ -119,6 +119,19 @@ static int tell_vain(void *arg, const msg_count *row) {
               "or await");
 }
 
+/* What a check of the registry warned of. */
+static int tell_missed(const struct examination *x) {
+  char name[256];
+  bool topic;
+  int rc = MSG_OK;
+  for (size_t i = 0; rc == MSG_OK && msg_node_missed(x->o->node, i, name, sizeof name, &topic); i++)
+    rc = topic ? tell(x, "nobody listens", name,
+                      "sent all the same: let a node listen to the topic, or send what shall wait "
+                      "by msg_enqueue")
+               : tell(x, "not alive", name, "sent to it all the same: see table msg_participants");
+  return rc;
+}
+
 static int tell_cursor(void *arg, const msg_cursor_info *row) {
   struct examination *x = arg;
   char text[600];
@@ -136,6 +149,8 @@ static int tell_store(struct examination *x, msg_err *err) {
     rc = call.session->ops->describe(call.session, x->fn, x->arg, err);
   if (rc == MSG_OK)
     rc = call.session->ops->topics(call.session, tell_vain, x, err);
+  if (rc == MSG_OK)
+    rc = tell_missed(x);
   return rc;
 }
 

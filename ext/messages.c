@@ -198,7 +198,7 @@ static int change(msg_browse_table *t, sqlite3_value **argv, msg_err *err) {
   msg_settings_init(&settings);
   rc = read_changes(t->table.c, &target, argv + 2, &u, err);
   if (rc == MSG_OK)
-    rc = msg_connection_actor(target.opened, &settings, &actor, err);
+    rc = msg_opened_actor(target.opened, &settings, &actor, err);
   if (rc == MSG_OK && !sqlite3_value_nochange(seen_by))
     rc = msg_marks_add(t->table.c, &target, &actor, seen_by, err);
   if (rc == MSG_OK && (u.has_priority || u.has_deliver_at || u.has_ttl))

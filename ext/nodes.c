@@ -6,7 +6,6 @@
 #include "base/mem.h"
 #include "base/process.h"
 #include "base/str.h"
-#include "ext/batch.h"
 #include "ext/state.h"
 #include "ext/temp.h"
 #include "ext/values.h"
@@ -239,6 +238,13 @@ int msg_connection_again(msg_connection *c, msg_opened *o, msg_err *err) {
   return make_ready(c, o, err);
 }
 
+int msg_opened_actor(msg_opened *o, msg_settings *settings, msg_actor *out, msg_err *err) {
+  int rc = msg_node_settings(o->node, settings, err);
+  if (rc == MSG_OK)
+    *out = (msg_actor){msg_node_id(o->node), msg_process_self(), settings};
+  return rc;
+}
+
 msg_opened *msg_connection_next(msg_connection *c, msg_opened *after) {
   return after ? after->next : c->nodes;
 }
@@ -280,7 +286,7 @@ int msg_connection_close_node(msg_connection *c, const char *name, bool *closed,
     return msg_err_set(err, MSG_MISUSE,
                        "node '%s' is being read by a running statement: finish that first",
                        msg_show(msg_node_id(o->node)).s);
-  if (msg_batch_pending(c, o))
+  if (msg_outbox_holds(&c->outbox, o))
     return msg_err_set(
         err, MSG_MISUSE,
         "node '%s' has sent or settled in this transaction: COMMIT or ROLLBACK first",

@@ -22,6 +22,8 @@ int msg_connection_again(msg_connection *c, msg_opened *o, msg_err *err);
 int msg_connection_close_node(msg_connection *c, const char *name, bool *closed, msg_err *err);
 /** Are both on one queue of one store? False when that cannot be told. */
 bool msg_opened_same_queue(const msg_opened *a, const msg_opened *b);
+/** Who acts, for verbs that go to the session itself. settings: storage, msg_settings_clear it. */
+int msg_opened_actor(msg_opened *o, msg_settings *settings, msg_actor *out, msg_err *err);
 /** Iterate over the open nodes: NULL starts. */
 msg_opened *msg_connection_next(msg_connection *c, msg_opened *after);
 

@@ -2,6 +2,7 @@
 
 #include "base/str.h"
 #include "ext/functions.h"
+#include "ext/state.h"
 #include "ext/values.h"
 
 /* --- msg_open, msg_close ------------------------------------------------------------------- */
@@ -48,20 +49,36 @@ static int announce(msg_invocation *in, msg_err *err) {
   return rc == MSG_BUSY ? MSG_OK : rc;
 }
 
+/* A node that the queue refuses is not open, and can be opened otherwise. Afterwards `before` is
+ * current; if that is NULL, no verb goes to a default instead. */
+static void shut_refused(msg_connection *c, msg_opened *before, msg_opened *refused) {
+  bool closed;
+  if (refused->announced || msg_connection_close_node(c, NULL, &closed, NULL) != MSG_OK)
+    return;
+  if (before && before != refused) {
+    c->current = before;
+    c->current_closed = false;
+  }
+}
+
 static int open_node(msg_invocation *in, const msg_settings *settings, msg_err *err) {
-  msg_opened *o;
+  msg_opened *o, *before = in->c->current;
   const char *target = NULL;
   int rc = MSG_OK;
   if (msg_in_has(in, 0))
     rc = msg_in_text(in, 0, "target", &target, err);
   if (rc == MSG_OK)
     rc = msg_connection_open(in->c, target, settings, &o, err);
-  if (rc == MSG_OK && msg_in_has(in, 1))
+  if (rc != MSG_OK)
+    return rc;
+  if (msg_in_has(in, 1))
     rc = reconfigure(in, o, err);
   if (rc == MSG_OK)
     rc = announce(in, err);
   if (rc == MSG_OK)
     msg_result_text(in->ctx, msg_node_id(o->node));
+  else
+    shut_refused(in->c, before, o);
   return rc;
 }
 

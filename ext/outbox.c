@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "ext/batch.h"
 #include "ext/nested.h"
 #include "ext/state.h"
 
@@ -16,36 +15,12 @@ static void batch_clear(msg_batch *b) {
   *b = (msg_batch){0};
 }
 
-static void batch_undone(msg_batch *b) {
-  msg_opened *o = b->opened;
-  switch (b->kind) {
-  case MSG_BATCH_CLAIMED:
-    if (!(b->store->ops->caps(b->store) & MSG_CAP_HOST_TXN)) {
-      if (o)
-        msg_batch_give_back(b);
-    } else if (o)
-      msg_node_undone(o->node, b->ids, b->n);
-    else
-      b->store->ops->claims_undone(b->store, b->ids, b->n);
-    break;
-  case MSG_BATCH_ANNOUNCED:
-    if (o)
-      o->announced = false;
-    break;
-  case MSG_BATCH_CHANGED:
-    if (o)
-      msg_node_forget(o->node);
-    break;
-  case MSG_BATCH_WRITTEN: break; /* all at once, before: msg_batch_undo */
-  }
-}
-
 /* Newest first: the transaction is walked back. */
 static void cut(msg_outbox *box, size_t n, bool undone) {
   while (box->n > n) {
     msg_batch *b = &box->at[--box->n];
-    if (undone)
-      batch_undone(b);
+    if (undone && b->undone)
+      b->undone(b);
     batch_clear(b);
   }
 }
@@ -60,6 +35,13 @@ void msg_outbox_forget(msg_connection *c, const msg_opened *o) {
   for (size_t i = 0; i < c->outbox.n; i++)
     if (c->outbox.at[i].opened == o)
       c->outbox.at[i].opened = NULL;
+}
+
+bool msg_outbox_holds(const msg_outbox *box, const msg_opened *o) {
+  for (size_t i = 0; i < box->n; i++)
+    if (box->at[i].opened == o && box->at[i].written)
+      return true;
+  return false;
 }
 
 void msg_outbox_clear(msg_connection *c) {
@@ -88,10 +70,10 @@ static int insert_marker(msg_connection *c, msg_err *err) {
   return rc;
 }
 
-int msg_outbox_enter(msg_connection *c, msg_opened *o, enum msg_batch_kind kind, const msg_oid *ids,
-                     size_t n, msg_err *err) {
+int msg_outbox_enter(msg_connection *c, msg_opened *o, void (*undone)(const msg_batch *),
+                     const msg_oid *ids, size_t n, msg_err *err) {
   msg_outbox *box = &c->outbox;
-  msg_batch b = {.kind = kind, .opened = o, .n = n, .store = msg_node_store(o->node)};
+  msg_batch b = {.undone = undone, .opened = o, .n = n, .store = msg_node_store(o->node)};
   if (msg_grow(&box->at, &box->cap, box->n + 1, sizeof *box->at) != MSG_OK)
     return msg_err_nomem(err);
   if (n > 0) {
@@ -110,10 +92,9 @@ int msg_outbox_enter(msg_connection *c, msg_opened *o, enum msg_batch_kind kind,
   return rc;
 }
 
-int msg_outbox_keep(msg_connection *c, msg_opened *o, struct msg_written *w, msg_err *err) {
+int msg_outbox_keep(msg_connection *c, msg_opened *o, msg_written *w, msg_err *err) {
   msg_outbox *box = &c->outbox;
-  msg_batch b = {
-      .kind = MSG_BATCH_WRITTEN, .opened = o, .written = w, .store = msg_node_store(o->node)};
+  msg_batch b = {.opened = o, .written = w, .store = msg_node_store(o->node)};
   if (msg_grow(&box->at, &box->cap, box->n + 1, sizeof *box->at) != MSG_OK) {
     msg_written_free(w);
     return msg_err_nomem(err);
@@ -185,14 +166,19 @@ void msg_outbox_release(msg_outbox *box, int level) {
   box->mark_count = find_mark(box, level);
 }
 
-/* A savepoint without a mark was opened before the first batch. It stays open, and so does its
- * mark. */
-void msg_outbox_rollback_to(msg_connection *c, int level) {
-  msg_outbox *box = &c->outbox;
+static bool is_marked(const msg_outbox *box, size_t i, int level) {
+  return i < box->mark_count && box->marks[i].level == level;
+}
+
+/* A savepoint without a mark was opened before the first batch. */
+size_t msg_outbox_left(const msg_outbox *box, int level) {
   size_t i = find_mark(box, level);
-  bool found = i < box->mark_count && box->marks[i].level == level;
-  size_t kept = found ? box->marks[i].batches : 0;
-  msg_batch_undo(c, kept);
-  cut(box, kept, true);
-  box->mark_count = found ? i + 1 : i;
+  return is_marked(box, i, level) ? box->marks[i].batches : 0;
+}
+
+/* The savepoint stays open, and so does its mark. */
+void msg_outbox_rollback_to(msg_outbox *box, int level) {
+  size_t i = find_mark(box, level);
+  cut(box, msg_outbox_left(box, level), true);
+  box->mark_count = is_marked(box, i, level) ? i + 1 : i;
 }

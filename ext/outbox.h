@@ -8,24 +8,19 @@
 #define MSG_EXT_OUTBOX_H
 
 #include "ext/connection.h"
-
-enum msg_batch_kind {
-  MSG_BATCH_CLAIMED,   /* deliveries: undone ones still count as attempts */
-  MSG_BATCH_ANNOUNCED, /* the participant's row */
-  MSG_BATCH_CHANGED,   /* what the engine remembers of the node */
-  MSG_BATCH_WRITTEN    /* a send or settle that goes out at the commit: batch.h */
-};
+#include "ext/written.h"
 
 /* One marker's content: undone as a whole. */
 typedef struct msg_batch {
-  enum msg_batch_kind kind;
+  /** It is rolled back; the newest comes first. NULL: nothing to do. */
+  void (*undone)(const struct msg_batch *);
   msg_store *store;   /* a reference */
   msg_opened *opened; /* NULL once closed */
-  msg_oid *ids;       /* MSG_BATCH_CLAIMED; owned */
+  msg_oid *ids;       /* owned */
   size_t n;
-  struct msg_written *written; /* MSG_BATCH_WRITTEN; owned */
-  bool tried;                  /* its sending was begun */
-  bool taken;                  /* of batch.c, within a call */
+  msg_written *written; /* a send or settle that goes out at the commit; owned; NULL: none */
+  bool tried;           /* its sending was begun */
+  bool taken;           /* of unit.h, within a call */
 } msg_batch;
 
 typedef struct msg_outbox_mark {
@@ -45,17 +40,21 @@ typedef struct msg_outbox {
 
 /** Enter a batch (ids are copied) by its marker. On failure it is not in, or was undone.
  *  Errors: MSG_NOMEM; MSG_INTERRUPTED before anything was written; what the marker meets. */
-int msg_outbox_enter(msg_connection *c, msg_opened *o, enum msg_batch_kind kind, const msg_oid *ids,
-                     size_t n, msg_err *err);
-/** Enter a MSG_BATCH_WRITTEN, by a marker only if none was in the transaction. Owns: w, in any
- *  case. */
-int msg_outbox_keep(msg_connection *c, msg_opened *o, struct msg_written *w, msg_err *err);
+int msg_outbox_enter(msg_connection *c, msg_opened *o, void (*undone)(const msg_batch *),
+                     const msg_oid *ids, size_t n, msg_err *err);
+/** Enter what goes out at the commit, by a marker only if none was in the transaction. Owns: w, in
+ *  any case. */
+int msg_outbox_keep(msg_connection *c, msg_opened *o, msg_written *w, msg_err *err);
+/** Does the node have something that waits for the commit? */
+bool msg_outbox_holds(const msg_outbox *box, const msg_opened *o);
 /** xUpdate of the marker: the batch is in. False: no marker of ours. */
 bool msg_outbox_let_in(msg_outbox *box);
 /** xSavepoint, xRelease, xRollbackTo. Errors: MSG_NOMEM. */
 int msg_outbox_savepoint(msg_outbox *box, int level);
 void msg_outbox_release(msg_outbox *box, int level);
-void msg_outbox_rollback_to(msg_connection *c, int level);
+void msg_outbox_rollback_to(msg_outbox *box, int level);
+/** How many batches a rollback to there leaves. */
+size_t msg_outbox_left(const msg_outbox *box, int level);
 /** xCommit, or (undone) xRollback. */
 void msg_outbox_finish(msg_outbox *box, bool undone);
 /** The node is closed: its batches stay, by their store. */

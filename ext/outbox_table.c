@@ -1,9 +1,9 @@
 /* The two virtual tables by which SQLite tells of its transactions and of its end: msg_outbox,
  * which has no rows, and msg_owner, which nobody reads. */
 #include "base/mem.h"
-#include "ext/batch.h"
 #include "ext/state.h"
 #include "ext/tables.h"
+#include "ext/unit.h"
 
 #define NAME  "msg_outbox"
 #define OWNER "msg_owner"
@@ -131,7 +131,7 @@ static int outbox_begin(sqlite3_vtab *vtab) {
 /* The last step before SQLite's own commit, which may still fail. */
 static int outbox_sync(sqlite3_vtab *vtab) {
   msg_err err = MSG_ERR_INIT;
-  if (msg_batch_sync(((outbox_table *)vtab)->c, &err) == MSG_OK)
+  if (msg_unit_sync(((outbox_table *)vtab)->c, &err) == MSG_OK)
     return SQLITE_OK;
   return msg_vtab_error(vtab, &err);
 }
@@ -144,7 +144,7 @@ static int outbox_commit(sqlite3_vtab *vtab) {
 
 static int outbox_rollback(sqlite3_vtab *vtab) {
   box_of(vtab)->joined = false;
-  msg_batch_undo(((outbox_table *)vtab)->c, 0);
+  msg_unit_undo(((outbox_table *)vtab)->c, 0);
   msg_outbox_finish(box_of(vtab), true);
   return SQLITE_OK;
 }
@@ -159,7 +159,9 @@ static int outbox_release(sqlite3_vtab *vtab, int level) {
 }
 
 static int outbox_rollback_to(sqlite3_vtab *vtab, int level) {
-  msg_outbox_rollback_to(((outbox_table *)vtab)->c, level);
+  msg_outbox *box = box_of(vtab);
+  msg_unit_undo(((outbox_table *)vtab)->c, msg_outbox_left(box, level));
+  msg_outbox_rollback_to(box, level);
   return SQLITE_OK;
 }
 

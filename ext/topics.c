@@ -134,7 +134,7 @@ static int sweep(msg_invocation *in, const msg_pattern *pattern, bool purge, msg
   int64_t count;
   int rc = msg_in_call(in, NULL, MSG_CALL_WRITE, &o, &call, err);
   if (rc == MSG_OK)
-    rc = msg_connection_actor(o, &settings, &actor, err);
+    rc = msg_opened_actor(o, &settings, &actor, err);
   if (rc != MSG_OK)
     return rc;
   sweep_fn verb = purge ? call.session->ops->purge : call.session->ops->redrive;

@@ -36,13 +36,11 @@ static void move_to(msg_list *found, msg_list *out) {
 
 static int mark_found(msg_look *l, const msg_list *found, bool soon, bool *won, msg_err *err) {
   msg_session *session = l->call->session;
-  int rc = soon && session->ops->seen_later
-               ? session->ops->seen_later(session, &l->use->actor, found, won, NULL)
+  int rc = soon && session->ops->seen_soon
+               ? session->ops->seen_soon(session, &l->use->actor, found, won, err)
                : MSG_UNSUPPORTED;
   if (rc != MSG_UNSUPPORTED)
-    return rc == MSG_NOMEM ? msg_err_nomem(err) : rc;
-  if (soon && session->ops->seen_soon)
-    return MSG_STORE(l->use, session, seen_soon, &l->use->actor, found, won, err);
+    return rc;
   return MSG_STORE(l->use, session, seen, &l->use->actor, found, won, err);
 }
 

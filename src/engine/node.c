@@ -49,6 +49,7 @@ static void free_node(msg_node *node) {
   if (node->cursor)
     msg_cursor_quit(node->cursor, node->changes);
   msg_recent_clear(&node->recent);
+  msg_audience_clear(&node->audience);
   msg_inbox_clear(&node->inbox);
   msg_free(node->listens);
   msg_free(node->reserved);
@@ -128,6 +129,8 @@ int msg_node_open(msg_store *store, const msg_settings *settings, msg_node **out
   int rc = msg_queue_check(queue, err);
   if (rc == MSG_OK && settings->sender_id)
     rc = msg_node_name_check(settings->sender_id, err);
+  if (rc == MSG_OK)
+    rc = msg_settings_check(settings, err);
   if (rc != MSG_OK)
     return rc;
   msg_node *node = settings->sender_id ? find(store, settings->sender_id, queue) : NULL;

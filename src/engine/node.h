@@ -32,9 +32,11 @@ typedef struct msg_call {
   bool goes_on;
   /* A claim for which msg_claim.brief is enough. */
   bool brief;
-  /* Probed every 75 ms or sooner while a verb waits; NULL: never. */
+  /* Probed every 85 ms or sooner while a verb waits; NULL: never. */
   bool (*interrupted)(void *arg);
   void *arg;
+  /* Told what users should read; NULL: nobody is. */
+  void (*warn)(const char *text);
 } msg_call;
 
 /** The node (settings->sender_id, settings->queue) on `store`, made if this process has none; an
@@ -86,7 +88,8 @@ int msg_node_send(msg_node *node, msg_call *call, const msg_message *messages, s
  *  them. */
 void msg_node_put_beside(msg_node *node, const msg_put *puts, size_t n);
 /** Send a request (filled) and wait for up to `answers` answers. Appends what came. None:
- *  MSG_TIMEOUT. The request's id in *id (NULL allowed) even then. A request inside a host
+ *  MSG_TIMEOUT, or MSG_MISUSE (text says why none can come). The request's id in *id (NULL
+ *  allowed) even then. A request inside a host
  *  transaction leaves at once through `aside`. Errors: MSG_MISUSE when the message schema is in a
  *  transaction (cure). */
 int msg_node_request(msg_node *node, msg_call *call, msg_message *request, int64_t timeout_ms,
@@ -126,6 +129,10 @@ bool msg_node_is_paused(msg_node *node, const char *topic);
  *  same (msg_count: ready > 0 and broadcasts == ready), they are broadcasts, which only an await
  *  takes: msg_topics and the doctor say so. The last 64 patterns are remembered. */
 bool msg_node_claimed_in_vain(msg_node *node, const char *topic);
+
+/** The i-th of the last 16 topics and recipients that a check of the registry warned of and that
+ *  nothing reached since. False: there are fewer. */
+bool msg_node_missed(msg_node *node, size_t i, char *name, size_t size, bool *topic);
 
 /* ---- inspection: snapshots of this process ---- */
 

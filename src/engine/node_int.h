@@ -8,6 +8,7 @@
 #include <stdatomic.h>
 
 #include "base/thread.h"
+#include "engine/audience.h"
 #include "engine/cursor.h"
 #include "engine/inbox.h"
 #include "engine/node.h"
@@ -69,6 +70,7 @@ struct msg_node {
   msg_pattern *vain[MSG_VAIN_MAX]; /* claims that found nothing, oldest first */
   size_t vain_count;
   msg_recent recent;
+  msg_audience audience;
 };
 
 /* ---- calls ---- */
@@ -175,7 +177,8 @@ int msg_reserve_copy(msg_node *node, msg_oid **out, size_t *n, msg_err *err);
 
 /* ---- sending: send.c ---- */
 
-/** Put one filled message; *id is the one in the store. */
-int msg_send_one(msg_use *u, msg_session *session, const msg_message *m, msg_oid *id, msg_err *err);
+/** Put one filled message by `session`, one of the call's; *id is the one in the store. */
+int msg_send_one(msg_use *u, const msg_call *call, msg_session *session, const msg_message *m,
+                 msg_oid *id, msg_err *err);
 
 #endif

@@ -68,6 +68,8 @@ int msg_policy_configured(const msg_policy *p, const char *name, const msg_value
     return rc;
   rc = msg_settings_set(&c->settings, name, v, is_bool, true, err);
   if (rc == MSG_OK)
+    rc = msg_settings_check(&c->settings, err);
+  if (rc == MSG_OK)
     *out = c;
   else
     msg_policy_free(c);

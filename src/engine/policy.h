@@ -16,7 +16,8 @@ typedef struct msg_policy {
 
 /** Owns: *out, one reference. Errors: MSG_NOMEM. */
 int msg_policy_new(const msg_settings *settings, msg_policy **out, msg_err *err);
-/** A copy with one setting changed. Errors: as msg_settings_set for a running node. */
+/** A copy with one setting changed. Errors: as msg_settings_set for a running node, and
+ *  as msg_settings_check. */
 int msg_policy_configured(const msg_policy *p, const char *name, const msg_value *v, bool is_bool,
                           msg_policy **out, msg_err *err);
 /** A copy with one pause more or less; *out NULL: that would change nothing. Errors: MSG_INVALID

@@ -20,7 +20,7 @@ static int ask(msg_use *u, msg_call *call, const msg_message *request, quest *q,
   int rc = msg_reserve_add(u->node, &q->id, err);
   if (rc != MSG_OK)
     return rc;
-  rc = msg_send_one(u, msg_call_looks(call), request, &stored, err);
+  rc = msg_send_one(u, call, msg_call_looks(call), request, &stored, err);
   if (rc == MSG_OK && msg_oid_cmp(&stored, &q->id) != 0) {
     rc = msg_reserve_add(u->node, &stored, err);
     msg_reserve_drop(u->node, &q->id);
@@ -56,6 +56,15 @@ static void give_up(quest *q) {
     msg_list_clear(q->out);
 }
 
+/* That nobody answered is an outcome, unless nobody could. */
+static int why_unanswered(const msg_use *u, const msg_call *call, const msg_message *request,
+                          msg_err *err) {
+  msg_session *session = msg_call_looks(call);
+  int rc = session->ops->unanswered ? MSG_STORE(u, session, unanswered, &u->actor, request, err)
+                                    : MSG_OK;
+  return rc == MSG_OK ? MSG_TIMEOUT : rc;
+}
+
 static int request_and_collect(msg_use *u, msg_call *call, const msg_message *request, msg_wait *w,
                                quest *q, msg_oid *id, msg_err *err) {
   msg_node *node = u->node;
@@ -71,6 +80,8 @@ static int request_and_collect(msg_use *u, msg_call *call, const msg_message *re
     msg_look_handed(node, q->out, q->before, MSG_STAT_ANSWERS);
   else if (rc == MSG_TIMEOUT)
     msg_node_count(node, MSG_STAT_TIMEOUTS, 1);
+  if (rc == MSG_TIMEOUT)
+    rc = why_unanswered(u, call, request, err);
   if (rc != MSG_OK)
     give_up(q);
   return rc;

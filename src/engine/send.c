@@ -134,8 +134,11 @@ static void count_sent(msg_node *node, const msg_put *puts, size_t n) {
   msg_node_count(node, MSG_STAT_DEDUPLICATED, old);
 }
 
-static int put(msg_use *u, msg_session *session, const msg_message *messages, msg_put *puts,
-               size_t n, msg_err *err) {
+static int put(msg_use *u, const msg_call *call, msg_session *session, const msg_message *messages,
+               msg_put *puts, size_t n, msg_err *err) {
+  int rc = msg_audience_check(u, call, session, messages, n, err);
+  if (rc != MSG_OK)
+    return rc;
   int64_t window_ms = u->policy->settings.key_window_ms;
   for (size_t i = 0; i < n; i++) {
     const msg_message *m = &messages[i];
@@ -143,7 +146,7 @@ static int put(msg_use *u, msg_session *session, const msg_message *messages, ms
     if (m->key)
       puts[i].key_until_ms = msg_clock_add(m->timestamp_ms, window_ms);
   }
-  int rc = MSG_STORE(u, session, put, &u->actor, puts, n, err);
+  rc = MSG_STORE(u, session, put, &u->actor, puts, n, err);
   if (rc != MSG_OK)
     return rc;
   count_sent(u->node, puts, n);
@@ -156,10 +159,10 @@ void msg_node_put_beside(msg_node *node, const msg_put *puts, size_t n) {
     msg_deliver_put(node->store, puts, n);
 }
 
-int msg_send_one(msg_use *u, msg_session *session, const msg_message *m, msg_oid *id,
-                 msg_err *err) {
+int msg_send_one(msg_use *u, const msg_call *call, msg_session *session, const msg_message *m,
+                 msg_oid *id, msg_err *err) {
   msg_put one;
-  int rc = put(u, session, m, &one, 1, err);
+  int rc = put(u, call, session, m, &one, 1, err);
   if (rc == MSG_OK)
     *id = one.id;
   return rc;
@@ -176,7 +179,7 @@ int msg_node_send(msg_node *node, msg_call *call, const msg_message *messages, s
     rc = msg_err_nomem(err);
   msg_put *puts = many ? many : few;
   if (rc == MSG_OK && n > 0)
-    rc = put(&u, msg_call_writes(call), messages, puts, n, err);
+    rc = put(&u, call, msg_call_writes(call), messages, puts, n, err);
   for (size_t i = 0; rc == MSG_OK && i < n; i++) {
     if (ids)
       ids[i] = puts[i].id;
@@ -261,7 +264,7 @@ static int answer(msg_use *u, msg_call *call, const msg_message *request, const 
   if (rc == MSG_OK)
     rc = fill(u, &a, &given, err);
   if (rc == MSG_OK)
-    rc = msg_send_one(u, msg_call_writes(call), &a, out, err);
+    rc = msg_send_one(u, call, msg_call_writes(call), &a, out, err);
   msg_message_clear(&a);
   return rc;
 }

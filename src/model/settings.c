@@ -47,6 +47,16 @@ static const msg_setting_info INFO[] = {
      false},
     {"participant_timeout_ms", "ms", "life of a participant of another machine after last_seen",
      "65000", false},
+    {"registry_enabled", "", "know who listens: for the two checks, and to drop lanes of the gone",
+     "false", false},
+    {"registry_check_topics", "", "a send to a topic nobody listens to: ignore, warn or throw",
+     "ignore", true},
+    {"registry_check_recipients", "", "a send to a node that is not alive: ignore, warn or throw",
+     "ignore", true},
+    {"registry_update_interval_s", "s", "MongoDB: pause between heartbeats, and between questions",
+     "30", false},
+    {"dm_cleanup_orphans_on_startup", "",
+     "MongoDB, dual: drop empty lanes of the gone, with the registry", "true", false},
 };
 #define COUNT (sizeof INFO / sizeof INFO[0])
 
@@ -56,6 +66,7 @@ static const char *const JOURNAL_MODES[] = {"wal", "delete", "truncate", "persis
 static const char *const INDEXES[] = {"full", "lean", NULL};
 static const char *const LAYOUTS[] = {"standard", "multi", "dual", NULL};
 static const char *const CHECKS[] = {"warn", "throw", "ignore", NULL};
+static const char *const REGISTRY_CHECKS[] = {"ignore", "warn", "throw", NULL};
 
 static const struct rule RULES[COUNT] = {
     {KIND_TEXT, AT(queue), 0, 0, NULL},
@@ -76,6 +87,11 @@ static const struct rule RULES[COUNT] = {
     {KIND_INT, AT(poll_pause_ms), 1, 60000, NULL},
     {KIND_INT, AT(write_timeout_ms), 100, DAY_MS, NULL},
     {KIND_INT, AT(participant_timeout_ms), 1000, DAY_MS, NULL},
+    {KIND_BOOL, AT(registry_enabled), 0, 0, NULL},
+    {KIND_WORD, AT(registry_check_topics), 0, 0, REGISTRY_CHECKS},
+    {KIND_WORD, AT(registry_check_recipients), 0, 0, REGISTRY_CHECKS},
+    {KIND_INT, AT(registry_update_interval_s), 1, 24 * 3600, NULL},
+    {KIND_BOOL, AT(dm_cleanup_orphans_on_startup), 0, 0, NULL},
 };
 
 void msg_settings_init(msg_settings *s) {
@@ -91,6 +107,8 @@ void msg_settings_init(msg_settings *s) {
       .poll_pause_ms = 50,
       .write_timeout_ms = 5000,
       .participant_timeout_ms = 65000,
+      .registry_update_interval_s = 30,
+      .dm_cleanup_orphans_on_startup = true,
   };
 }
 
@@ -147,6 +165,33 @@ const char *msg_settings_layout(const msg_settings *s) {
 
 const char *msg_settings_implementation_check(const msg_settings *s) {
   return s->implementation_check ? s->implementation_check : CHECKS[0];
+}
+
+const char *msg_settings_registry_check_topics(const msg_settings *s) {
+  return s->registry_check_topics ? s->registry_check_topics : REGISTRY_CHECKS[0];
+}
+
+const char *msg_settings_registry_check_recipients(const msg_settings *s) {
+  return s->registry_check_recipients ? s->registry_check_recipients : REGISTRY_CHECKS[0];
+}
+
+static int needs_registry(const char *name, const char *word, msg_err *err) {
+  if (strcmp(word, REGISTRY_CHECKS[0]) == 0)
+    return MSG_OK;
+  return msg_err_set(err, MSG_INVALID,
+                     "setting '%s' is '%s' while registry_enabled is false: give msg_open "
+                     "\"registry_enabled\": true",
+                     name, word);
+}
+
+int msg_settings_check(const msg_settings *s, msg_err *err) {
+  if (s->registry_enabled)
+    return MSG_OK;
+  int rc = needs_registry("registry_check_topics", msg_settings_registry_check_topics(s), err);
+  if (rc != MSG_OK)
+    return rc;
+  return needs_registry("registry_check_recipients", msg_settings_registry_check_recipients(s),
+                        err);
 }
 
 bool msg_settings_catch_up(const msg_settings *s) {

@@ -13,25 +13,30 @@ enum msg_catch_up { MSG_CATCH_UP_AUTO, MSG_CATCH_UP_NO, MSG_CATCH_UP_YES };
 
 /* Values in force. Text fields are owned. */
 typedef struct msg_settings {
-  char *queue;                    /* NULL: "msg"; see msg_settings_queue */
-  char *sender_id;                /* NULL: automatic */
-  bool catch_up;                  /* as set; in force is msg_settings_catch_up */
-  bool catch_up_set;              /* false: catch up iff sender_id was given */
-  char *journal_mode;             /* NULL: leave it; "wal", "delete", "truncate", "persist" */
-  char *indexes;                  /* MongoDB: NULL: "full" (as Java nodes need them), or "lean" */
-  char *layout;                   /* MongoDB: NULL: "standard", or "multi", "dual" */
-  char *implementation_check;     /* MongoDB: NULL: "warn", or "throw", "ignore" */
-  bool use_change_stream;         /* MongoDB; true */
-  int64_t busy_timeout_ms;        /* 5000 */
-  int64_t default_ttl_ms;         /* 30000: broadcasts without ttl_ms */
-  int64_t lease_ms;               /* 30000: msg_claim without lease */
-  int64_t await_timeout_ms;       /* 1000: msg_await without timeout */
-  int64_t key_window_ms;          /* 300000: how long a de-duplication key is remembered */
-  int64_t max_attempts;           /* 20 */
-  int64_t window_size;            /* 100: messages one look of an await may take at most */
-  int64_t poll_pause_ms;          /* 50: local file polled where no change notice exists */
-  int64_t write_timeout_ms;       /* 5000: MongoDB: a write, a COMMIT that sends */
-  int64_t participant_timeout_ms; /* 65000: life of one of another machine after last_seen */
+  char *queue;                     /* NULL: "msg"; see msg_settings_queue */
+  char *sender_id;                 /* NULL: automatic */
+  bool catch_up;                   /* as set; in force is msg_settings_catch_up */
+  bool catch_up_set;               /* false: catch up iff sender_id was given */
+  char *journal_mode;              /* NULL: leave it; "wal", "delete", "truncate", "persist" */
+  char *indexes;                   /* MongoDB: NULL: "full" (as Java nodes need them), or "lean" */
+  char *layout;                    /* MongoDB: NULL: "standard", or "multi", "dual" */
+  char *implementation_check;      /* MongoDB: NULL: "warn", or "throw", "ignore" */
+  bool use_change_stream;          /* MongoDB; true */
+  int64_t busy_timeout_ms;         /* 5000 */
+  int64_t default_ttl_ms;          /* 30000: broadcasts without ttl_ms */
+  int64_t lease_ms;                /* 30000: msg_claim without lease */
+  int64_t await_timeout_ms;        /* 1000: msg_await without timeout */
+  int64_t key_window_ms;           /* 300000: how long a de-duplication key is remembered */
+  int64_t max_attempts;            /* 20 */
+  int64_t window_size;             /* 100: messages one look of an await may take at most */
+  int64_t poll_pause_ms;           /* 50: local file polled where no change notice exists */
+  int64_t write_timeout_ms;        /* 5000: MongoDB: a write, a COMMIT that sends */
+  int64_t participant_timeout_ms;  /* 65000: life of one of another machine after last_seen */
+  bool registry_enabled;           /* false: nobody is asked what he listens to */
+  char *registry_check_topics;     /* NULL: "ignore", or "warn", "throw" */
+  char *registry_check_recipients; /* likewise */
+  int64_t registry_update_interval_s; /* 30: seconds */
+  bool dm_cleanup_orphans_on_startup; /* MongoDB; true */
 } msg_settings;
 
 /* One row of the table. */
@@ -58,6 +63,10 @@ const msg_setting_info *msg_settings_info(size_t i);
 const char *msg_settings_indexes(const msg_settings *s);
 const char *msg_settings_layout(const msg_settings *s);
 const char *msg_settings_implementation_check(const msg_settings *s);
+const char *msg_settings_registry_check_topics(const msg_settings *s);
+const char *msg_settings_registry_check_recipients(const msg_settings *s);
+/** Do they go together? Errors: MSG_INVALID: a check of the registry without the registry. */
+int msg_settings_check(const msg_settings *s, msg_err *err);
 /** Set by name. catch_up takes true, false, 0, 1 or 'auto', use_change_stream all but 'auto';
  *  words any case.
  *  Errors: MSG_INVALID: unknown (names the nearest), wrong type, out of bounds (text gives the

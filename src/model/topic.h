@@ -13,6 +13,9 @@
 #define MSG_QUEUE_MAX   64
 #define MSG_PATTERN_MAX 512 /* bytes, slashes included */
 
+/* By which Java nodes ask each other what they listen to: each listens to it by itself. */
+#define MSG_TOPIC_STATUS "morphium.status_info"
+
 /** MSG_OK, or MSG_INVALID: empty, too long, not UTF-8, a control character, a GLOB character
  *  (* ? [), or between slashes, which a listen would read as a regular expression.
  *  Text names the topic and the cure. */

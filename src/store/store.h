@@ -27,8 +27,8 @@ typedef struct msg_host msg_host;
 enum {
   MSG_CAP_HOST_TXN = 1u << 0, /* verbs join the host's transaction */
   /* watch events may carry the message. Then between two other events every message that is put
-   * for a node of this process, or exclusive, and is ready at once, is told by one of its own; and
-   * `unseen` shows only what is durable */
+   * for a node of this process, or exclusive of a claim that waits, and is ready at once, is told
+   * by one of its own; and `unseen` shows only what is durable */
   MSG_CAP_PUSH = 1u << 1,
   /* watch_open works; else waiters look every poll_pause_ms and at the next deadline */
   MSG_CAP_WATCH = 1u << 2,
@@ -93,20 +93,24 @@ struct msg_store_ops {
   int (*unlisten)(msg_session *, const msg_actor *, const char *pattern,
                   msg_err *); /* MSG_NOTFOUND: did not listen */
   int (*listeners)(msg_session *, msg_listener_fn, void *arg, msg_err *); /* of the whole queue */
+  /** Ask nodes that live and whose listening the store does not know by itself; `listeners` and
+   *  `presence_list` give what they answered. `id`: of the question. `first`: put it; else only
+   *  see how many are still to answer: *silent. NULL: the store knows by itself. */
+  int (*ask_listeners)(msg_session *, const msg_actor *, const msg_oid *id, bool first,
+                       size_t *silent, msg_err *);
   /** Broadcasts of others, and directs and answers to the node, also those it sent itself: not
    *  yet seen by it, due, not expired, in delivery order. Appends to *out. Marks nothing. No
    *  rows: MSG_OK with nothing appended. */
   int (*unseen)(msg_session *, const msg_actor *, const msg_unseen *, msg_list *out, msg_err *);
-  /** Mark what `unseen` gave, atomically. won[i]: this call marked it (false: another thread of the
-   *  same node was faster, or it is gone or expired meanwhile: do not hand it out). */
+  /** Mark what `unseen` gave, all or none. won[i]: it is this caller's to hand out (false: another
+   *  thread of the same node was faster, or it is gone or expired meanwhile). Without
+   *  MSG_CAP_HOST_TXN the marks become durable behind it: another process that has the node's id
+   *  may win the same. */
   int (*seen)(msg_session *, const msg_actor *, const msg_list *, bool *won, msg_err *);
-  /** The same for what came lately, pushed or given by `unseen`, and was handed to nobody of this
-   *  process: it is taken for granted that it is still there, and the mark may become durable
-   *  later. Stores with MSG_CAP_PUSH; NULL: as `seen`. */
+  /** The same, without I/O, for what came lately, pushed or given by `unseen`, and was handed to
+   *  nobody of this process: it is taken for granted that it is still there. Stores with
+   *  MSG_CAP_PUSH; NULL: never. Errors: MSG_UNSUPPORTED: nothing is done, `seen` does it. */
   int (*seen_soon)(msg_session *, const msg_actor *, const msg_list *, bool *won, msg_err *);
-  /** The same without I/O, where the marks of all can be written later, together with others'.
-   *  Errors: MSG_UNSUPPORTED: nothing is done, seen_soon does it. NULL: never. */
-  int (*seen_later)(msg_session *, const msg_actor *, const msg_list *, bool *won, msg_err *);
 
   /** Lease up to count ready messages in delivery order; appends them with owner, token, attempts,
    *  since, until. One winner each. None ready: MSG_OK with nothing appended. Those over
@@ -153,6 +157,9 @@ struct msg_store_ops {
   /** The next time at which something changes without a commit (a delay, a lease or a life ends),
    *  MSG_NEVER if none. Reads only. */
   int (*deadline)(msg_session *, int64_t *at_ms, msg_err *);
+  /** A request was not answered in time: can answers of somebody who lives not come? MSG_MISUSE:
+   *  text names one. NULL: all can. */
+  int (*unanswered)(msg_session *, const msg_actor *, const msg_message *request, msg_err *);
   /** Something about the place that users should read, such as nodes of another layout: each once.
    *  False: nothing new. No I/O. NULL: never. */
   bool (*warning)(msg_session *, char *out, size_t size);

@@ -69,6 +69,10 @@ class Broadcasts(support.Case):
             verb = self.random.choice(STEPS)
             self.at = "seed %d, step %d" % (seed, step)
             getattr(self, verb)(node, self.nodes[node])
+        for db in self.nodes.values():
+            db.close()
+        if support.MONGODB:  # layout multi: the lanes are those of all queues
+            self.drop_database()
 
     def now(self):
         return int(time.time() * 1000)

@@ -35,6 +35,8 @@ WRONG = {
                                    " AND seq NOT IN (SELECT seq FROM msg_store_claim)",
     "a claim has a lease": "SELECT seq, lease FROM msg_store_claim"
                            " WHERE lease NOT IN (SELECT number FROM msg_store_lease)",
+    "a lease has a holder": "SELECT number FROM msg_store_lease"
+                            " WHERE holder NOT IN (SELECT process FROM msg_store_holder)",
     "a lease knows its messages": """
         SELECT l.number, l.messages, l.first, l.last, count(c.seq), min(c.seq), max(c.seq) FROM msg_store_lease AS l
         LEFT JOIN msg_store_claim AS c ON c.lease = l.number GROUP BY l.number

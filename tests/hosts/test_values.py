@@ -178,7 +178,8 @@ class Fields(support.Case):
 
     def test_topics_in_unicode(self):
         a = self.db("a")
-        for topic in ("größe/über", "a b", "日本語", "x" * 255):
+        longest = 200 if support.LAYOUT == "multi" else 255  # there it names a collection
+        for topic in ("größe/über", "a b", "日本語", "x" * longest):
             a.enqueue(topic, topic)
             self.assertEqual(a.claim(topic)["topic"], topic)
 

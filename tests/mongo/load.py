@@ -5,10 +5,11 @@ import os
 import threading
 import time
 
-from harness import mongod  # first: it says that the messages are in MongoDB
+from harness import LAYOUT, home, mongod  # first: it says that the messages are in MongoDB
 import support
 
 TOPIC, CAST = "work", "cast"
+DIRECT = "-direct"
 TTL_MS = 900000
 
 
@@ -61,11 +62,12 @@ class Part:
 
 
 class Sender(Part):
-    """One enqueue and one broadcast a step. `sent`: what was acknowledged, by value."""
+    """One enqueue, one broadcast and one direct message to a listener a step. `sent`: what was
+    acknowledged, by value."""
 
     def __init__(self, *args):
         super().__init__(*args)
-        self.number, self.sent, self.cast = 0, {}, set()
+        self.number, self.sent, self.cast, self.direct = 0, {}, set(), set()
 
     def step(self):
         value = "%s-%d" % (self.node, self.number)
@@ -75,6 +77,9 @@ class Sender(Part):
         self.done_at.append(time.monotonic())
         self.rows("SELECT msg_send(?, ?, ?)", CAST, value, '{"ttl_ms": %d}' % TTL_MS)
         self.cast.add(value)
+        self.rows("SELECT msg_send(?, ?, ?)", CAST, value + DIRECT,
+                  '{"ttl_ms": %d, "recipient": "listener-0"}' % TTL_MS)
+        self.direct.add(value + DIRECT)
 
 
 class Consumer(Part):
@@ -171,22 +176,27 @@ class Load:
             sender.stopping.set()
             sender.thread.join(sender.patience_s + 10)
         sent = {v for s in self.of(Sender) for v in s.sent}
-        cast = {v for s in self.of(Sender) for v in s.cast}
         try:
-            support.until(lambda: self.check() and not self.missing(sent, cast) or self.late(),
+            support.until(lambda: self.check() and not self.missing(sent) or self.late(),
                           timeout_s=180)
         except TimeoutError:  # the account says what is lost
-            missing = self.missing(sent, cast)
+            missing = self.missing(sent)
             print("  not drained: %d" % len(missing))
             for document in self.case.documents(sorted(missing)[:5]):
                 print("  %s" % document)
             self.show(set(sorted(missing)[:5]))
 
-    def missing(self, sent, cast):
+    def missing(self, sent):
         """Sent, and neither done nor heard by all."""
         acked = {v for c in self.of(Consumer) for v, _ in list(c.acks)}
-        return (sent - acked - self.unsure()) | {
-            v for x in self.of(Listener) for v in cast - set(list(x.got))}
+        return (sent - acked - self.unsure()).union(*map(self.unheard, self.of(Listener)))
+
+    def unheard(self, listener):
+        """What was acknowledged, and did not reach it."""
+        told = {v for s in self.of(Sender) for v in s.cast}
+        if listener.node == "listener-0":
+            told |= {v for s in self.of(Sender) for v in s.direct}
+        return told - set(list(listener.got))
 
     def unsure(self):
         """Whose ack had no answer, and which nobody was given again since: done in the store."""
@@ -222,23 +232,27 @@ class Load:
     def account(self, name):
         self.drain()
         sent = {v for s in self.of(Sender) for v in s.sent}
-        cast = {v for s in self.of(Sender) for v in s.cast}
+        cast = sum(len(s.cast) for s in self.of(Sender))
+        direct = sum(len(s.direct) for s in self.of(Sender))
         acks = [a for c in self.of(Consumer) for a in c.acks]
         acked = [v for v, _ in acks]
         lost = sent - set(acked) - self.unsure()
         twice = self.owned_twice()
-        unheard = sum(len(cast - set(x.got)) for x in self.of(Listener))
+        unheard = [v for x in self.of(Listener) for v in self.unheard(x)]
+        undelivered = sum(v.endswith(DIRECT) for v in unheard)
         doubled = sum(len(x.got) - len(set(x.got)) for x in self.of(Listener))
         gap, back, full = self.recovery()
         self.show(lost | twice)
         print("%s:\n  acknowledged %d, lost %d, owned twice %d\n"
-              "  broadcasts acknowledged %d, lost %d, doubled %d\n"
+              "  broadcasts acknowledged %d, lost %d; directs %d, lost %d; doubled %d\n"
               "  errors %d, longest call %.1f s\n"
               "  recovered: longest pause %.1f s, went on after %.1f s, 80 %% of the rate after %s"
-              % (name, len(sent), len(lost), len(twice), len(cast), unheard, doubled,
+              % ("%s, layout %s" % (name, LAYOUT), len(sent), len(lost), len(twice),
+                 cast, len(unheard) - undelivered, direct, undelivered, doubled,
                  sum(len(p.errors) for p in self.parts), self.longest_s(),
                  gap, back, "%.1f s" % full if full is not None else "the end"), flush=True)
-        self.case.assertEqual((len(lost), len(twice), unheard), (0, 0, 0), (lost, twice))
+        self.case.assertEqual((len(lost), len(twice), len(unheard)), (0, 0, 0),
+                              (lost, twice, unheard))
         return doubled
 
     def longest_s(self):
@@ -294,7 +308,8 @@ class Case(support.Case):
 
     def documents(self, values):
         with self.cluster.primary().admin() as admin:
-            return admin.find(support.database_of(self.path), "msg", {"value": {"$in": values}})
+            return [m for topic in {home(TOPIC), home(CAST)} for m in admin.find(
+                support.database_of(self.path), topic, {"value": {"$in": values}})]
 
     def node_rows(self, sql, *args):
         self.look = self.look or self.db("observer")

@@ -19,13 +19,6 @@ class Ambiguous(OwnServer):
         self.fail_point({"times": times}, failCommands=list(commands),
                         writeConcernError={"code": 64, "errmsg": "replication timed out"})
 
-    def test_a_seen_mark(self):
-        self.sender.send("news", "x", ttl_ms=600000)
-        self.unknown("update")
-        self.assertRaises(support.sqlite3.Error, self.n.wait, "news", 5000)
-        self.assertEqual(self.n.wait("news", 10000)["value"], "x")
-        self.assertIsNone(self.n.wait("news", 500))
-
     def test_a_claim(self):
         self.sender.enqueue("work", "x")
         self.unknown("update")
@@ -63,14 +56,6 @@ class Ambiguous(OwnServer):
         while time.monotonic() < end:
             self.assertEqual(len(self.find({"topic": topic})), 1)
             time.sleep(0.1)
-
-    def test_a_mark_that_arrives_after_its_call(self):
-        n = self.hasty()
-        self.sender.send("news", "x", ttl_ms=600000)
-        self.hang("update", ms=3000)
-        self.assertRaises(support.sqlite3.Error, n.wait, "news", 5000)
-        until(lambda: "c-hasty" in self.find({"topic": "news"})[0]["processed_by"])
-        self.patiently(n.wait, "news", 1000)
 
     def test_a_removal_after_processing(self):
         """It is the caller's: whether the removal is answered or not."""

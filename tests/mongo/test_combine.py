@@ -38,6 +38,16 @@ class Combine(OwnServer):
         self.assertEqual(self.inserts() - before, 2)
         self.assertEqual(len(self.find({"topic": "news"})), SENDERS)
 
+    def test_so_many_that_two_batches_are_under_way(self):
+        """One gathers, and another may leave it nothing."""
+        many, rounds = [self.db("many-%d" % i) for i in range(64)], 50
+        sql = """SELECT count(msg_send('news', value)) FROM
+                 (WITH c(value) AS (SELECT 1 UNION ALL SELECT value + 1 FROM c WHERE value < ?)
+                  SELECT value FROM c)"""  # without Python between two of them
+        for b in [Background(n.one, sql, rounds) for n in many]:
+            b.result(120)
+        self.assertEqual(len(self.find({"topic": "news"})), len(many) * rounds)
+
     def test_behind_a_batch_that_hangs_each_waits_for_its_own_time(self):
         hasty = [self.db("hasty-%d" % i, {"write_timeout_ms": BOUND_MS}) for i in range(3)]
         for n in hasty:

@@ -1,10 +1,13 @@
 """Three nodes, and what goes wrong with them while messages flow: each test prints its account.
 What takes longer is in test_outages.py."""
+import contextlib
+import socket
+import threading
 import time
 
-from harness import OwnServer, main, mongod, until  # first: it says where the messages are
+from harness import OwnServer, home, main, mongod, until  # first: it says where the messages are
 import support
-from load import Case, Consumer, Load, Sender
+from load import CAST, TOPIC, Case, Consumer, Load, Sender
 
 
 class Primary(Case):
@@ -60,7 +63,8 @@ class Dropped(Case):
             load.drain()
             load.fault()
             with self.cluster.primary().admin() as admin:
-                admin.run(support.database_of(self.path), {"drop": "msg"})
+                for collection in {home(TOPIC), home(CAST)}:
+                    admin.run(support.database_of(self.path), {"drop": collection})
             later = load.add(Sender(self.path, "sender-after"))
             load.until_busy(20)
             self.assertTrue(later.sent)
@@ -142,11 +146,46 @@ class Opening(support.Case):
         port = mongod.free_ports(1)[0]
         self.refused("mongodb://user:s3cret@127.0.0.1:%d/d" % port, "127.0.0.1:%d" % port)
 
+    def test_poppydb(self):
+        """It tells by its hello what it is; otherwise this one is what the tests have."""
+        with _Between(self.host, b"setName\0", b"poppyDB\0") as host:
+            self.refused("mongodb://%s/d?directConnection=true" % host, "PoppyDB", host)
+
     def test_no_database_named(self):
         self.refused("mongodb://user:s3cret@%s/" % self.host)
 
     def test_no_connection_string(self):
         self.refused("mongodb://user:s3cret@/@:x")
+
+
+class _Between:
+    """Passes on what a client and a server say to each other, the server's words changed."""
+
+    def __init__(self, host, word, other):
+        name, port = host.split(",")[0].rsplit(":", 1)
+        self.server, self.word, self.other = (name, int(port)), word, other
+        self.listening = socket.create_server(("127.0.0.1", 0))
+
+    def __enter__(self):
+        threading.Thread(target=self.run, daemon=True).start()
+        return "127.0.0.1:%d" % self.listening.getsockname()[1]
+
+    def __exit__(self, *_):
+        self.listening.close()
+
+    def run(self):
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = self.listening.accept()
+                server = socket.create_connection(self.server)
+                for source, sink in (client, server), (server, client):
+                    threading.Thread(target=self.pump, args=(source, sink), daemon=True).start()
+
+    def pump(self, source, sink):
+        with contextlib.suppress(OSError), source, sink:
+            while (piece := source.recv(65536)):
+                sink.sendall(piece.replace(self.word, self.other))
+            sink.shutdown(socket.SHUT_RDWR)
 
 
 if __name__ == "__main__":

@@ -1,18 +1,7 @@
 """Documents of a real Morphium 6.3.6, read and written; golden/ was taken from its nodes."""
 import json
 
-from harness import Case, date, golden, java_message, long, main, now_ms, until
-
-# Fields that a message of ours has beside Morphium's.
-OURS = {"sq"}
-
-
-def kind(value):
-    """The BSON type of a canonical value."""
-    if isinstance(value, dict):
-        first = next(iter(value), "")
-        return first if len(value) == 1 and first.startswith("$") else "document"
-    return {bool: "bool", str: "string", list: "array", type(None): "null"}[type(value)]
+from harness import OURS, Case, date, golden, java_message, kind, long, main, now_ms, until
 
 
 class Reading(Case):

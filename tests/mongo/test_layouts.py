@@ -1,10 +1,10 @@
-"""Layouts multi and dual: where messages are, lanes and their life, mixed clusters."""
+"""Layouts multi and dual: where messages are, lanes and their life."""
 import json
 import sqlite3
 import threading
 import time
 
-from harness import Case, java_message, long, main, now_ms, oid, until
+from harness import Case, OwnServer, java_message, long, main, now_ms, oid, until
 
 
 class Layout(Case):
@@ -187,6 +187,16 @@ class Lanes(Layout):
         until(lambda: "delete_at_1" in self.indexes("msg_dm_n"))
 
 
+class Refused(OwnServer, Layout):
+    def test_a_lane_is_made_anew_when_the_server_refuses_at_first(self):
+        n = self.node("dual", "n")
+        self.assertIsNone(n.one("SELECT msg_await('t', 300)"))
+        self.fail_point({"times": 2}, failCommands=["createIndexes"], errorCode=276)  # aborted
+        self.drop("msg_dm_n")
+        until(lambda: "msg_dm_n" in self.collections())
+        self.assertIn("delete_at_1", self.indexes("msg_dm_n"))
+
+
 class _Sending:
     """Sends to the lane of nobody until told to stop."""
 
@@ -209,59 +219,6 @@ class _Sending:
         self.thread.join()
         self.case.assertEqual([e for e in self.errors if "UNAVAILABLE" not in e], [])
         return self.sent
-
-
-class Mixed(Layout):
-    def test_dual_takes_what_standard_sends(self):
-        dual = self.node("dual", "dual", implementation_check="ignore")
-        standard = self.node("standard", "std", implementation_check="ignore")
-        dual.one("SELECT msg_listen('t')")
-        standard.send("t", "all")
-        standard.send("t", "direct", recipient="dual")
-        standard.enqueue("t", "job")
-        got = [json.loads(dual.one("SELECT msg_await(NULL, 5000)"))["value"] for _ in "12"]
-        self.assertEqual(sorted(got), ["all", "direct"])
-        self.assertEqual(json.loads(dual.one("SELECT msg_claim('t')"))["value"], "job")
-
-    def ask(self, asker, answerer):
-        a = self.node(asker, "asker")
-        with _Answering(self, answerer):
-            return a.one("SELECT msg_request('ask', 'q', 3000)")
-
-    def test_dual_asks_standard(self):
-        self.assertEqual(self.ask("dual", "standard"), "yes")
-
-    def test_standard_asks_dual_in_vain(self):
-        self.assertIsNone(self.ask("standard", "dual"))
-        self.assertEqual(len(self.find({"in_answer_to": {"$ne": None}}, "msg_dm_asker")), 1)
-
-
-class _Answering:
-    """A node that answers, in a thread of its own."""
-
-    def __init__(self, case, layout):
-        self.case, self.layout, self.stop = case, layout, threading.Event()
-        self.ready = threading.Event()
-        self.thread = threading.Thread(target=self.run)
-
-    def run(self):
-        n = self.case.node(self.layout)
-        n.one("SELECT msg_listen('ask')")
-        self.ready.set()
-        while not self.stop.is_set():
-            m = n.one("SELECT msg_await('ask', 200)")
-            if m:
-                n.one("SELECT msg_reply(?, 'yes')", json.loads(m)["id"])
-        n.close()
-
-    def __enter__(self):
-        self.thread.start()
-        self.ready.wait(30)
-        return self
-
-    def __exit__(self, *_):
-        self.stop.set()
-        self.thread.join()
 
 
 if __name__ == "__main__":

@@ -4,8 +4,9 @@ everybody gets a share, however fast the others are."""
 import json
 import os
 import threading
+import unittest
 
-from harness import Case, java_message, main, until
+from harness import LAYOUT, Case, home, java_message, main, until
 
 CLAIM = "SELECT id, token FROM msg_claim('t', ?, 30000, 300)"
 SEND_100 = """WITH RECURSIVE s(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM s WHERE i < 100)
@@ -14,12 +15,11 @@ N = int(os.environ.get("MSG_RACE_N") or 1000)
 
 
 class Field:
-    """Who races. Even if all but one are as far ahead as they may be, some messages are left.
-    lead: how far they may be, where not everybody can take every message."""
+    """Who races. Even if all but one are as far ahead as they may be, some messages are left."""
 
-    def __init__(self, size, batch, lead):
+    def __init__(self, size, batch):
         self.racers, self.size = [], size
-        self.lead = lead or N // (size - 1) - batch - 1
+        self.lead = N // (size - 1) - batch - 1
         assert self.lead > 0
 
     def may_go(self, racer):
@@ -62,10 +62,10 @@ class Claimer:
 
 
 class Races(Case):
-    def race(self, java, ours, batch, order="standard", pause_s=0.0, lead=None, **fields):
+    def race(self, java, ours, batch, order=None, pause_s=0.0, **fields):
         n = self.db("c-sender")
         n.wait("#none")
-        field = Field(java + ours, batch, lead)
+        field = Field(java + ours, batch)
         nodes = [self.java("Java_%d" % i, topics=["t"], order=order, may_go=field.may_go).start()
                  for i in range(java)]
         claimers = [Claimer(self, "c-%d" % i, field, batch, pause_s) for i in range(ours)]
@@ -75,7 +75,7 @@ class Races(Case):
                 n.rows(SEND_100)
             else:
                 self.insert(*[java_message("t", exclusive=True, ttl_ms=600000, **fields)
-                              for _ in range(100)])
+                              for _ in range(100)], collection=home("t"))
         try:
             until(lambda: sum(len(r.owned) for r in field.racers) >= N
                   or any(r.error for r in field.racers), timeout_s=240)
@@ -103,12 +103,14 @@ class Races(Case):
     def test_multis_order(self):
         self.race(java=3, ours=2, batch=3, pause_s=0.005, order="multi")
 
+    @unittest.skipIf(LAYOUT == "multi", "a Multi node marks when it has run, and a null that "
+                     "another has marked meanwhile not at all: may be done twice (README)")
     def test_old_documents_without_processed_by(self):
-        """Java cannot mark a null: those are ours alone, with time for Java to take others."""
-        self.race(java=2, ours=2, batch=3, pause_s=0.05, lead=N, processed_by=None)
+        """Java marks a null by another update."""
+        self.race(java=2, ours=2, batch=3, pause_s=0.005, processed_by=None)
 
     def test_large_batches(self):
-        self.race(java=2, ours=3, batch=100, pause_s=0.02)
+        self.race(java=2, ours=3, batch=N // 10, pause_s=0.02)
 
 
 if __name__ == "__main__":

@@ -12,9 +12,11 @@
 
 static char path[64];
 static local_rig a, b;
+static bool wal;
 
 static void setup_with(const char *journal_mode) {
   char sql[64];
+  wal = strcmp(journal_mode, "wal") == 0;
   local_path_new(path);
   local_rig_open(&a, path, "a");
   snprintf(sql, sizeof sql, "PRAGMA journal_mode = %s", journal_mode);
@@ -469,6 +471,25 @@ static void an_attached_schema_may_come_back_by_another_name(void **state) {
   local_path_remove(one);
 }
 
+static int64_t pragma_of(msg_session *own, const char *name) {
+  char sql[64];
+  sqlite3_stmt *stmt;
+  snprintf(sql, sizeof sql, "PRAGMA main.%s", name);
+  assert_int_equal(sqlite3_prepare_v2(((msg_local_session *)own)->db, sql, -1, &stmt, NULL),
+                   SQLITE_OK);
+  assert_int_equal(sqlite3_step(stmt), SQLITE_ROW);
+  int64_t value = sqlite3_column_int64(stmt, 0);
+  sqlite3_finalize(stmt);
+  return value;
+}
+
+static void put_by(msg_session *own) {
+  msg_message m = local_message("t", "own");
+  msg_put put = {.message = &m};
+  assert_int_equal(own->ops->put(own, &a.actor, &put, 1, &a.err), MSG_OK);
+  msg_message_clear(&m);
+}
+
 static void own_connection_works_beside_the_host(void **state) {
   (void)state;
   assert_int_equal(a.store->ops->caps(a.store), MSG_CAP_HOST_TXN | MSG_CAP_WATCH | MSG_CAP_OWN);
@@ -477,10 +498,7 @@ static void own_connection_works_beside_the_host(void **state) {
   msg_session *own = NULL;
   assert_int_equal(a.store->ops->session_open(a.store, NULL, "msg", &a.settings, &own, &a.err),
                    MSG_OK);
-  msg_message m = local_message("t", "own");
-  msg_put put = {.message = &m};
-  assert_int_equal(own->ops->put(own, &a.actor, &put, 1, &a.err), MSG_OK);
-  msg_message_clear(&m);
+  put_by(own);
   own->ops->session_close(own);
   assert_int_equal(messages(&b), 2);
   local_sql(&a, "ROLLBACK");
@@ -498,15 +516,34 @@ static void own_connection_keeps_the_habits_of_its_host(void **state) {
                    MSG_OK);
   for (size_t n = 0; n < sizeof HABITS / sizeof *HABITS; n++) {
     assert_int_equal(msg_local_act_for(own, HABITS[n], NULL, NULL, &a.err), MSG_OK);
-    for (size_t i = 0; i < MSG_LOCAL_HABITS; i++) {
-      char sql[64];
-      sqlite3_stmt *stmt;
-      snprintf(sql, sizeof sql, "PRAGMA main.%s", msg_local_habits[i]);
-      sqlite3 *db = ((msg_local_session *)own)->db;
-      assert_int_equal(sqlite3_prepare_v2(db, sql, -1, &stmt, NULL), SQLITE_OK);
-      assert_int_equal(sqlite3_step(stmt), SQLITE_ROW);
-      assert_int_equal(sqlite3_column_int64(stmt, 0), HABITS[n][i]);
-      sqlite3_finalize(stmt);
+    put_by(own);
+    for (size_t i = 0; i < MSG_LOCAL_HABITS; i++)
+      assert_int_equal(pragma_of(own, msg_local_habits[i]), HABITS[n][i]);
+  }
+  own->ops->session_close(own);
+}
+
+/* In WAL mode; what comes before and after is as durable as the host asks for. */
+static void own_claims_need_not_reach_the_disk(void **state) {
+  (void)state;
+  local_rig mine = a;
+  msg_session *own = NULL;
+  assert_int_equal(a.store->ops->session_open(a.store, NULL, "msg", &a.settings, &own, &a.err),
+                   MSG_OK);
+  mine.session = own;
+  for (int level = 0; level <= 3; level++) {
+    int64_t habits[MSG_LOCAL_HABITS] = {level, 1000, -1, 0, 0, 0};
+    assert_int_equal(msg_local_act_for(own, habits, NULL, NULL, &a.err), MSG_OK);
+    for (int i = 0; i < 2; i++) {
+      msg_list list = MSG_LIST_INIT;
+      put_by(own);
+      assert_int_equal(pragma_of(own, "synchronous"), level);
+      local_claim(&mine, "t", 1, &list);
+      assert_int_equal(list.n, 1);
+      assert_int_equal(pragma_of(own, "synchronous"), wal && level > 1 ? 1 : level);
+      assert_true(local_settle(&mine, MSG_SETTLE_ACK, &list.at[0].id, NULL));
+      assert_int_equal(pragma_of(own, "synchronous"), level);
+      msg_list_clear(&list);
     }
   }
   own->ops->session_close(own);
@@ -587,6 +624,8 @@ int main(void) {
       TEST(an_attached_schema_may_come_back_by_another_name),
       TEST(own_connection_works_beside_the_host),
       TEST(own_connection_keeps_the_habits_of_its_host),
+      TEST(own_claims_need_not_reach_the_disk),
+      TEST_DELETE(own_claims_need_not_reach_the_disk),
       TEST(memory_has_neither_watch_nor_own),
       TEST(identity_is_the_file),
   };

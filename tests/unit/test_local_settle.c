@@ -182,6 +182,45 @@ static void an_id_given_twice_is_done_once(void **state) {
   }
 }
 
+/* For as long as there is. */
+static size_t extended(msg_settle_item *items, size_t n) {
+  msg_settle how = {.verb = MSG_SETTLE_EXTEND, .lease_ms = MSG_NEVER};
+  size_t done = 0;
+  assert_int_equal(rig.session->ops->settle(rig.session, &rig.actor, &how, items, n, &rig.err),
+                   MSG_OK);
+  for (size_t i = 0; i < n; i++)
+    done += items[i].done;
+  return done;
+}
+
+/* Their first messages are 65536 numbers apart. */
+static void leases_with_the_same_end_have_numbers_of_their_own(void **state) {
+  (void)state;
+  msg_settle_item items[3] = {{.done = false}};
+  for (int i = 0; i < 3; i++) {
+    items[i].id = local_send(&rig, "t", "x");
+    local_sql(&rig, "UPDATE sqlite_sequence SET seq = seq + 65535");
+    assert_string_equal(local_claimed(&rig, "t", 1), "x");
+  }
+  assert_int_equal(extended(items, 3), 3);
+  assert_int_equal(leases(), 3);
+  assert_int_equal(local_number(&rig, "SELECT count(DISTINCT number >> 16) FROM msg_store_lease"),
+                   1);
+  assert_int_equal(local_number(&rig, "SELECT max(number) - min(number) FROM msg_store_lease"), 2);
+}
+
+static void extend_to_the_end_it_has(void **state) {
+  (void)state;
+  char token[MSG_OID_HEX + 1];
+  msg_settle_item items[2] = {{.id = claimed(token, NULL, NULL)}};
+  items[1].id = items[0].id;
+  assert_int_equal(extended(items, 2), 1);
+  assert_int_equal(extended(items, 2), 1);
+  assert_int_equal(leases(), 1);
+  assert_true(local_settle(&rig, MSG_SETTLE_ACK, &items[0].id, token));
+  assert_int_equal(leases(), 0);
+}
+
 /* Of one claim and of many, others between them, one given twice. */
 static void acks_of_many_leases_in_one_batch(void **state) {
   (void)state;
@@ -270,6 +309,8 @@ int main(void) {
       TEST(extend_moves_the_end),
       TEST(extend_takes_one_out_of_its_batch),
       TEST(an_id_given_twice_is_done_once),
+      TEST(leases_with_the_same_end_have_numbers_of_their_own),
+      TEST(extend_to_the_end_it_has),
       TEST(acks_of_many_leases_in_one_batch),
       TEST(reject_buries),
       TEST(free_is_for_anybody),

@@ -109,9 +109,10 @@ static void expired_go_with_their_lanes_and_let_groups_on(void **state) {
   put("claimed", true, 0, 900, NULL, NULL);
   local_sql(&rig,
             "UPDATE msg_store_message SET state = 6 WHERE value = 'claimed';"
-            "INSERT INTO msg_store_claim SELECT seq, 1, 1 FROM msg_store_message WHERE state = 6;"
-            "INSERT INTO msg_store_lease"
-            " SELECT 1, 'o', 't', 'x', 1, 9000000000000000, 1, seq, seq FROM msg_store_claim");
+            "INSERT INTO msg_store_claim SELECT seq, 9000000000000 << 16, 1 FROM msg_store_message"
+            " WHERE state = 6;"
+            "INSERT INTO msg_store_lease SELECT lease, 'o', 't', 'x', 1, 1, seq, seq"
+            " FROM msg_store_claim");
   msg_clock_shift(1600);
   local_sweep(&rig);
   assert_int_equal(local_number(&rig, "SELECT count(*) FROM msg_store_message"), 2);
@@ -203,6 +204,103 @@ static void claims_of_an_ended_process_come_back(void **state) {
   assert_int_equal(local_number(&rig, "SELECT attempts FROM msg_store_claim"), 2);
 }
 
+/* One of this machine that does not run. */
+static const char *dead_process(int n) {
+  static char text[2 * MSG_PROCESS_ID_MAX];
+  const char *self = msg_process_self(), *pid = strchr(self, ':') + 1;
+  pid = strchr(pid, ':') + 1;
+  snprintf(text, sizeof text, "%.*s%d%s", (int)(pid - self), self, 900000000 + n, strchr(pid, ':'));
+  return text;
+}
+
+static void claim_as(const char *process, int n) {
+  const char *self = rig.actor.process;
+  rig.actor.process = process;
+  for (int i = 0; i < n; i++)
+    assert_string_equal(local_claimed(&rig, "t", 1), "x");
+  rig.actor.process = self;
+}
+
+static int64_t holders(void) {
+  return local_number(&rig, "SELECT count(*) FROM msg_store_holder");
+}
+
+/* Behind what others hold, and more than one sweep may move. */
+static void all_that_the_dead_held_comes_back(void **state) {
+  (void)state;
+  enum { LIVE = 30, DEAD = 5, EACH = 60 };
+  msg_local_session *s = (msg_local_session *)rig.session;
+  if (msg_process_liveness(dead_process(0)) != MSG_DEAD)
+    skip();
+  for (int i = 0; i < LIVE + DEAD * EACH; i++)
+    local_send(&rig, "t", "x");
+  claim_as(rig.actor.process, LIVE);
+  for (int i = 0; i < DEAD; i++) {
+    s->swept_at_ms = s->liveness_at_ms = msg_clock_now_ms();
+    s->sweep_pause_ms = 60000;
+    claim_as(dead_process(i), EACH);
+  }
+  assert_int_equal(holders(), DEAD + 1);
+  for (int i = 0; i < 9; i++)
+    local_sweep(&rig);
+  assert_int_equal(local_number(&rig, "SELECT count(*) FROM msg_store_ready"), DEAD * EACH);
+  assert_int_equal(local_number(&rig, "SELECT count(*) FROM msg_store_lease"), LIVE);
+  assert_int_equal(holders(), 1);
+}
+
+static void holders_that_hold_nothing_are_forgotten_when_there_are_many(void **state) {
+  (void)state;
+  char process[24];
+  msg_list list = MSG_LIST_INIT;
+  rig.actor.process = "of another machine";
+  local_send(&rig, "t", "held");
+  local_claim(&rig, "t", 1, &list);
+  msg_list_clear(&list);
+  for (int i = 0; i < 70; i++) {
+    snprintf(process, sizeof process, "other%d", i);
+    rig.actor.process = process;
+    msg_oid id = local_send(&rig, "t", "x");
+    local_claim(&rig, "t", 1, &list);
+    assert_true(local_settle(&rig, MSG_SETTLE_ACK, &id, NULL));
+    msg_list_clear(&list);
+  }
+  assert_in_range(holders(), 2, 64);
+  assert_int_equal(
+      local_number(&rig, "SELECT count(*) FROM msg_store_holder WHERE process GLOB '* machine'"),
+      1);
+}
+
+static int count_step(void *arg) {
+  ++*(int64_t *)arg;
+  return 0;
+}
+
+/* Instructions of SQLite. */
+static int64_t cost_of_a_claim(void) {
+  int64_t steps = 0;
+  msg_list list = MSG_LIST_INIT;
+  sqlite3_progress_handler(rig.db, 1, count_step, &steps);
+  local_claim(&rig, "t", 1, &list);
+  assert_int_equal(list.n, 1);
+  assert_true(local_settle(&rig, MSG_SETTLE_ACK, &list.at[0].id, list.at[0].token));
+  local_sweep(&rig);
+  sqlite3_progress_handler(rig.db, 0, NULL, NULL);
+  msg_list_clear(&list);
+  return steps;
+}
+
+static void a_claim_costs_the_same_whatever_is_held(void **state) {
+  (void)state;
+  for (int i = 0; i < 1010; i++)
+    local_send(&rig, "t", "x");
+  claim_as(rig.actor.process, 5);
+  cost_of_a_claim();
+  int64_t before = cost_of_a_claim();
+  claim_as(rig.actor.process, 1000);
+  int64_t after = cost_of_a_claim();
+  assert_in_range(after, before - 20, before + 20);
+}
+
 static void keys_are_forgotten(void **state) {
   (void)state;
   msg_message m = local_message("t", "x");
@@ -251,6 +349,9 @@ int main(void) {
       TEST(looks_are_rare_unless_forced),
       TEST(nothing_due_is_slept_through),
       TEST(claims_of_an_ended_process_come_back),
+      TEST(all_that_the_dead_held_comes_back),
+      TEST(holders_that_hold_nothing_are_forgotten_when_there_are_many),
+      TEST(a_claim_costs_the_same_whatever_is_held),
       TEST(keys_are_forgotten),
       TEST(inside_begin_only_with_the_write_lock),
       TEST(every_plan_goes_by_an_index),

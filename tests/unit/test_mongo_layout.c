@@ -31,6 +31,30 @@ static void by_name_and_by_announcement(void **state) {
   assert_string_equal(msg_mongo_layout_announced("SingleCollectionMessaging")->name, "standard");
 }
 
+/* Standard, multi, dual, as rows: who answers; as columns: who asks. */
+static void whose_answers_arrive(void **state) {
+  static const char *const NAMES[] = {"standard", "multi", "dual"};
+  static const bool to_all[3][3] = {
+      {true, false, true}, {false, true, false}, {false, false, true}};
+  static const bool to_one[3][3] = {
+      {true, false, false}, {false, true, false}, {false, false, true}};
+  (void)state;
+  for (int of = 0; of < 3; of++)
+    for (int asker = 0; asker < 3; asker++) {
+      msg_message m;
+      msg_message_init(&m);
+      assert_int_equal(msg_mongo_layout_answers(layout(NAMES[of]), layout(NAMES[asker]), &m),
+                       to_all[of][asker]);
+      assert_int_equal(msg_message_add_recipient(&m, "n"), MSG_OK);
+      assert_int_equal(msg_mongo_layout_answers(layout(NAMES[of]), layout(NAMES[asker]), &m),
+                       to_one[of][asker]);
+      m.exclusive = true; /* in the one collection, where it can be locked */
+      assert_int_equal(msg_mongo_layout_answers(layout(NAMES[of]), layout(NAMES[asker]), &m),
+                       to_all[of][asker]);
+      msg_message_clear(&m);
+    }
+}
+
 static void topics_of_multi(void **state) {
   static const struct {
     const char *queue, *topic, *messages, *locks;
@@ -121,6 +145,8 @@ static void lanes(void **state) {
   assert_string_equal(at.messages, "mmsg_my.Queue_dm_a");
   assert_false(msg_mongo_is_lane(layout("dual"), &msg, at.messages, &owner));
   assert_false(msg_mongo_is_lane(layout("dual"), &msg, "msg_dm_", &owner));
+  assert_false(msg_mongo_is_lane(layout("dual"), &msg, "msg_dm_a_lck", &owner));
+  assert_false(msg_mongo_is_lane(layout("multi"), &msg, "dm_a_participants", &owner));
   assert_false(msg_mongo_is_lane(layout("standard"), &msg, "msg_dm_a", &owner));
 }
 
@@ -173,6 +199,7 @@ static void where_a_message_goes(void **state) {
 int main(void) {
   static const struct CMUnitTest tests[] = {
       cmocka_unit_test(by_name_and_by_announcement),
+      cmocka_unit_test(whose_answers_arrive),
       cmocka_unit_test(topics_of_multi),
       cmocka_unit_test(topics_that_are_none),
       cmocka_unit_test(topics_that_are_too_long),

@@ -58,7 +58,9 @@ static void the_earliest_deadline_counts(void **state) {
 
 static void announce(struct place *p, msg_mongo_queue *queue, const char *node, const char *host) {
   msg_participant row = {.node = (char *)node, .host = (char *)host};
-  assert_int_equal(msg_mongo_own_put(&p->store, queue, &row, NULL), MSG_OK);
+  msg_mongo_session at = p->session;
+  at.queue = queue;
+  assert_int_equal(msg_mongo_own_put(&at, &row, NULL), MSG_OK);
 }
 
 static void own_nodes_are_kept_by_queue(void **state) {

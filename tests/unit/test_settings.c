@@ -77,36 +77,68 @@ static void defaults(void **state) {
   assert_true(get("window_size").i == 100);
   assert_true(get("poll_pause_ms").i == 50);
   assert_true(get("participant_timeout_ms").i == 65000);
+  assert_true(get("registry_enabled").i == 0);
+  assert_string_equal(get("registry_check_topics").p, "ignore");
+  assert_string_equal(msg_settings_registry_check_topics(&s), "ignore");
+  assert_string_equal(get("registry_check_recipients").p, "ignore");
+  assert_string_equal(msg_settings_registry_check_recipients(&s), "ignore");
+  assert_true(get("registry_update_interval_s").i == 30);
+  assert_true(get("dm_cleanup_orphans_on_startup").i == 1);
   msg_value v;
   assert_false(msg_settings_get(&s, "nonsense", &v));
 }
 
 static void table_tells_the_truth(void **state) {
   (void)state;
-  assert_int_equal(msg_settings_count(), 18);
+  assert_int_equal(msg_settings_count(), 23);
   for (size_t i = 0; i < msg_settings_count(); i++) {
     const msg_setting_info *info = msg_settings_info(i);
     msg_value v = get(info->name);
     assert_true(strlen(info->help) > 0);
     size_t n = strlen(info->name);
     bool is_ms = n > 3 && strcmp(info->name + n - 3, "_ms") == 0;
+    bool is_s = n > 2 && strcmp(info->name + n - 2, "_s") == 0;
     assert_string_equal(info->unit, is_ms                               ? "ms"
+                                    : is_s                              ? "s"
                                     : strcmp(info->name, "window_size") ? ""
                                                                         : "messages");
     char text[32];
-    bool is_bool = strcmp(info->name, "catch_up") == 0 || strcmp(info->dflt, "true") == 0;
+    bool is_bool = strcmp(info->name, "catch_up") == 0 || strcmp(info->dflt, "true") == 0 ||
+                   strcmp(info->dflt, "false") == 0;
     if (v.type == MSG_INT && !is_bool) {
       snprintf(text, sizeof text, "%lld", (long long)v.i);
       assert_string_equal(info->dflt, text);
       bool of_session = strcmp(info->name, "busy_timeout_ms") == 0 ||
                         strcmp(info->name, "write_timeout_ms") == 0 ||
-                        strcmp(info->name, "participant_timeout_ms") == 0;
+                        strcmp(info->name, "participant_timeout_ms") == 0 || is_s;
       assert_int_equal(info->runtime, !of_session);
     } else {
-      assert_false(info->runtime);
+      bool is_check = strncmp(info->name, "registry_check_", 15) == 0;
+      assert_int_equal(info->runtime, is_check);
     }
   }
   assert_null(msg_settings_info(msg_settings_count()));
+}
+
+static void checks_need_the_registry(void **state) {
+  (void)state;
+  static const char *const CHECKS[] = {"registry_check_topics", "registry_check_recipients"};
+  msg_err err = MSG_ERR_INIT;
+  assert_int_equal(msg_settings_check(&s, NULL), MSG_OK);
+  for (int i = 0; i < 2; i++) {
+    char why[120];
+    good("registry_enabled", BOOL(0));
+    good(CHECKS[i], TEXT("Throw"));
+    assert_string_equal(get(CHECKS[i]).p, "throw");
+    assert_int_equal(msg_settings_check(&s, &err), MSG_INVALID);
+    snprintf(why, sizeof why, "setting '%s' is 'throw' while registry_enabled is false", CHECKS[i]);
+    assert_non_null(strstr(err.text, why));
+    good("registry_enabled", BOOL(1));
+    assert_int_equal(msg_settings_check(&s, NULL), MSG_OK);
+    good(CHECKS[i], TEXT("ignore"));
+  }
+  bad("registry_check_topics", TEXT("no"),
+      "setting 'registry_check_topics' is 'no': give it ignore, warn or throw");
 }
 
 static void numbers(void **state) {
@@ -116,11 +148,17 @@ static void numbers(void **state) {
     int64_t lo, hi;
     const char *unit;
   } BOUNDS[] = {
-      {"busy_timeout_ms", 0, 86400000, " ms"},    {"default_ttl_ms", 1, 3153600000000, " ms"},
-      {"lease_ms", 1, 3153600000000, " ms"},      {"await_timeout_ms", 0, 3153600000000, " ms"},
-      {"key_window_ms", 1, 3153600000000, " ms"}, {"max_attempts", 1, 2147483647, ""},
-      {"window_size", 1, 100000, " messages"},    {"poll_pause_ms", 1, 60000, " ms"},
-      {"write_timeout_ms", 100, 86400000, " ms"}, {"participant_timeout_ms", 1000, 86400000, " ms"},
+      {"busy_timeout_ms", 0, 86400000, " ms"},
+      {"default_ttl_ms", 1, 3153600000000, " ms"},
+      {"lease_ms", 1, 3153600000000, " ms"},
+      {"await_timeout_ms", 0, 3153600000000, " ms"},
+      {"key_window_ms", 1, 3153600000000, " ms"},
+      {"max_attempts", 1, 2147483647, ""},
+      {"window_size", 1, 100000, " messages"},
+      {"poll_pause_ms", 1, 60000, " ms"},
+      {"write_timeout_ms", 100, 86400000, " ms"},
+      {"participant_timeout_ms", 1000, 86400000, " ms"},
+      {"registry_update_interval_s", 1, 86400, " s"},
   };
   char why[200];
   for (size_t i = 0; i < sizeof BOUNDS / sizeof BOUNDS[0]; i++) {
@@ -306,6 +344,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       TEST(defaults),
       TEST(table_tells_the_truth),
+      TEST(checks_need_the_registry),
       TEST(numbers),
       TEST(texts),
       TEST(journal_mode),

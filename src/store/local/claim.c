@@ -172,10 +172,6 @@ static int bury_poison(msg_local_session *s, struct claiming *c, msg_err *err) {
 
 /* ---- leasing ---- */
 
-static int64_t lease_end(const struct claiming *c) {
-  return msg_clock_add(c->now_ms, c->claim->lease_ms);
-}
-
 /* As the row will be. */
 static int show_lease(const struct claiming *c, msg_message *m, msg_err *err) {
   m->owner = c->claim->brief ? NULL : msg_strdup(c->actor->node);
@@ -184,7 +180,7 @@ static int show_lease(const struct claiming *c, msg_message *m, msg_err *err) {
   m->state = MSG_STATE_CLAIMED;
   m->attempts++;
   m->since_ms = c->now_ms;
-  m->until_ms = lease_end(c);
+  m->until_ms = msg_local_lease_end_ms(c->lease);
   memcpy(m->token, c->token, sizeof m->token);
   return MSG_OK;
 }
@@ -237,7 +233,6 @@ static bool is_run(const struct claiming *c, const msg_local_lease *l) {
 
 static msg_local_lease lease_of(const struct claiming *c) {
   msg_local_lease l = {.since_ms = c->now_ms,
-                       .due_ms = lease_end(c),
                        .messages = (int64_t)(c->out->n - c->before),
                        .first = c->out->at[c->before].seq,
                        .last = c->out->at[c->before].seq};
@@ -253,7 +248,8 @@ static int lease(msg_local_session *s, struct claiming *c, msg_err *err) {
   if (c->out->n == c->before)
     return MSG_OK;
   msg_local_lease l = lease_of(c);
-  int rc = msg_local_lease_new(s, c->actor, c->token, &l, err);
+  int64_t end_ms = msg_clock_add(c->now_ms, c->claim->lease_ms);
+  int rc = msg_local_lease_new(s, c->actor, c->token, end_ms, &l, err);
   c->lease = l.number;
   for (size_t i = c->before; rc == MSG_OK && i < c->out->n; i++)
     rc = show_lease(c, &c->out->at[i], err);
@@ -335,8 +331,10 @@ static int take(msg_local_session *s, struct claiming *c, msg_err *err) {
   bool dry = false;
   c->before = c->out->n;
   int rc = is_dry(s, c, &dry, err);
+  s->claiming = true;
   if (rc == MSG_OK && !dry)
     rc = msg_local_write(s, "claim", true, claim_work, c, err);
+  s->claiming = false;
   if (rc == MSG_OK && !c->may_roll_back)
     forget_spent(s, c);
   if (rc != MSG_OK)

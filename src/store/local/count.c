@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "store/local/lease.h"
 #include "store/local/reading.h"
 
 /* ---- counts ---- */
@@ -211,19 +212,12 @@ int msg_local_queues(msg_session *base, msg_count_fn fn, void *arg, msg_err *err
 
 /* ---- the next deadline ---- */
 
-#define LEASES "@.msg_store_lease INDEXED BY msg_store_lease_holder"
+/* clang-format off */
 static const char sql_deadline[] =
-    "WITH RECURSIVE h(x) AS ("
-    "SELECT min(holder) FROM " LEASES " UNION ALL SELECT (SELECT min(holder) FROM " LEASES
-    " WHERE holder > h.x)"
-    " FROM h WHERE h.x IS NOT NULL)"
-    " SELECT min(at) FROM (SELECT min(due) AS at" OF(
-        "delayed") "state = 4"
-                   " UNION ALL SELECT min(delete_at)" OF(
-                       "expiry") "delete_at IS NOT NULL AND state <> 6"
-                                 " UNION ALL SELECT (SELECT min(due) FROM " LEASES
-                                 " WHERE holder = h.x)"
-                                 " FROM h WHERE h.x IS NOT NULL)";
+    "SELECT min(at) FROM (SELECT min(due) AS at" OF("delayed") "state = 4"
+    " UNION ALL SELECT min(delete_at)" OF("expiry") "delete_at IS NOT NULL AND state <> 6"
+    " UNION ALL SELECT " MSG_LOCAL_LEASE_END("min(number)") " FROM @.msg_store_lease)";
+/* clang-format on */
 
 static int deadline_work(msg_local_session *s, void *arg, msg_err *err) {
   int64_t *at_ms = arg;

@@ -5,28 +5,83 @@
 
 #include "store/local/reading.h"
 
-#define INTO                                                                                       \
-  "INSERT INTO @.msg_store_lease(owner, token, holder, since, due, messages, first, last) "
+#define BITS         MSG_LOCAL_LEASE_BITS
+#define MASK         ((INT64_C(1) << BITS) - 1)
+#define END_MAX_MS   (INT64_MAX >> BITS)
+#define HOLDERS_MANY 64
 
-int msg_local_lease_new(msg_local_session *s, const msg_actor *actor, const char *token,
-                        msg_local_lease *lease, msg_err *err) {
-  static const char sql[] = INTO "VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
-  int rc =
-      msg_local_exec(s, sql, NULL, err, "tttiiiii", actor->node, token, actor->process,
-                     lease->since_ms, lease->due_ms, lease->messages, lease->first, lease->last);
-  if (rc == MSG_OK)
-    lease->number = sqlite3_last_insert_rowid(s->db);
-  return rc;
+/* ---- numbers ---- */
+
+int64_t msg_local_lease_end_ms(int64_t number) {
+  return number >> BITS;
 }
 
-int msg_local_lease_copy(msg_local_session *s, int64_t from, int64_t due_ms, int64_t seq,
-                         int64_t *number, msg_err *err) {
-  static const char sql[] = INTO "SELECT owner, token, holder, since, ?2, 1, ?3, ?3"
-                                 " FROM @.msg_store_lease WHERE number = ?1";
-  int rc = msg_local_exec(s, sql, NULL, err, "iii", from, due_ms, seq);
+int64_t msg_local_lease_end_for(int64_t end_ms) {
+  return end_ms < END_MAX_MS ? end_ms : END_MAX_MS - 1;
+}
+
+int64_t msg_local_lease_after(int64_t at_ms) {
+  if (at_ms < 0)
+    return 0;
+  return at_ms < END_MAX_MS ? (at_ms + 1) << BITS : INT64_MAX;
+}
+
+/* No two leases have the same first message: mostly the first number is free. */
+static int number_for(msg_local_session *s, int64_t end_ms, int64_t first, int64_t *out,
+                      msg_err *err) {
+  static const char sql[] = "SELECT 1 FROM @.msg_store_lease WHERE number = ?1";
+  int64_t number = msg_local_lease_end_for(end_ms) << BITS | (first & MASK);
+  int rc;
+  do {
+    sqlite3_stmt *stmt = NULL;
+    rc = msg_local_bound(s, sql, &stmt, err, "i", number);
+    if (rc == MSG_OK)
+      rc = msg_local_row(s, stmt, err);
+    msg_local_done(s, stmt);
+    *out = number++;
+  } while (rc == MSG_OK);
+  return rc == MSG_NOTFOUND ? MSG_OK : rc;
+}
+
+/* ---- making ---- */
+
+/* Those that hold nothing go when there are many: of some it is never known whether they have
+ * ended (before a boot, in another container). */
+static int put_holder(msg_local_session *s, const char *process, msg_err *err) {
+  static const char sql_put[] =
+      "INSERT INTO @.msg_store_holder(process) VALUES(?1) ON CONFLICT(process) DO NOTHING";
+  static const char sql_trim[] = "DELETE FROM @.msg_store_holder WHERE process <> ?1"
+                                 " AND (SELECT count(*) FROM @.msg_store_holder) > ?2"
+                                 " AND process NOT IN (SELECT holder FROM @.msg_store_lease)";
+  int64_t is_new = 0;
+  int rc = msg_local_exec(s, sql_put, &is_new, err, "t", process);
+  if (rc != MSG_OK || is_new == 0)
+    return rc;
+  return msg_local_exec(s, sql_trim, NULL, err, "ti", process, (int64_t)HOLDERS_MANY);
+}
+
+#define INTO                                                                                       \
+  "INSERT INTO @.msg_store_lease(number, owner, token, holder, since, messages, first, last) "
+
+int msg_local_lease_new(msg_local_session *s, const msg_actor *actor, const char *token,
+                        int64_t end_ms, msg_local_lease *lease, msg_err *err) {
+  static const char sql[] = INTO "VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
+  int rc = put_holder(s, actor->process, err);
   if (rc == MSG_OK)
-    *number = sqlite3_last_insert_rowid(s->db);
-  return rc;
+    rc = number_for(s, end_ms, lease->first, &lease->number, err);
+  if (rc != MSG_OK)
+    return rc;
+  return msg_local_exec(s, sql, NULL, err, "itttiiii", lease->number, actor->node, token,
+                        actor->process, lease->since_ms, lease->messages, lease->first,
+                        lease->last);
+}
+
+int msg_local_lease_copy(msg_local_session *s, int64_t from, int64_t end_ms, int64_t seq,
+                         int64_t *number, msg_err *err) {
+  static const char sql[] = INTO "SELECT ?2, owner, token, holder, since, 1, ?3, ?3"
+                                 " FROM @.msg_store_lease WHERE number = ?1";
+  int rc = number_for(s, end_ms, seq, number, err);
+  return rc == MSG_OK ? msg_local_exec(s, sql, NULL, err, "iii", from, *number, seq) : rc;
 }
 
 int msg_local_lease_joined(msg_local_session *s, int64_t number, int64_t seq, msg_err *err) {
@@ -47,8 +102,7 @@ int msg_local_lease_left(msg_local_session *s, int64_t number, int64_t messages,
 }
 
 int msg_local_lease_show(msg_local_session *s, int64_t number, msg_message *m, msg_err *err) {
-  static const char sql[] =
-      "SELECT owner, token, since, due FROM @.msg_store_lease WHERE number = ?1";
+  static const char sql[] = "SELECT owner, token, since FROM @.msg_store_lease WHERE number = ?1";
   sqlite3_stmt *stmt = NULL;
   bool nomem = false;
   int rc = msg_local_bound(s, sql, &stmt, err, "i", number);
@@ -58,7 +112,7 @@ int msg_local_lease_show(msg_local_session *s, int64_t number, msg_message *m, m
     if (token && strlen(token) <= MSG_OID_HEX)
       memcpy(m->token, token, strlen(token) + 1);
     m->since_ms = sqlite3_column_int64(stmt, 2);
-    m->until_ms = sqlite3_column_int64(stmt, 3);
+    m->until_ms = msg_local_lease_end_ms(number);
     if (nomem)
       rc = msg_err_nomem(err);
   }

@@ -2,8 +2,12 @@
  * msg_local_write with `many`.
  *
  * One row of msg_store_lease a claim, shared by the messages it took, whose rows in msg_store_claim
- * name it by number. A message whose lease is extended gets another row with the same token. A row
- * goes with its last message. */
+ * name it by number. The number begins with the time when the lease ends, so that leases lie in
+ * the order of their ends without an index. A message whose lease is extended gets another row
+ * with the same token. A row goes with its last message.
+ *
+ * The process that holds a lease has a row in msg_store_holder, at least as long as it does: what
+ * it leaves behind is looked for once it is dead, and not before. */
 #ifndef MSG_LOCAL_LEASE_H
 #define MSG_LOCAL_LEASE_H
 
@@ -11,16 +15,27 @@
 
 typedef struct msg_local_lease {
   int64_t number;
-  int64_t since_ms, due_ms;
+  int64_t since_ms;
   int64_t messages;    /* how many */
   int64_t first, last; /* seq: none of them is outside */
 } msg_local_lease;
 
-/** A new lease of `actor`, made as *lease says, which gets its number. */
+/* Of a number, below its end in ms: they tell apart what ends in the same one. */
+#define MSG_LOCAL_LEASE_BITS 16
+/* SQL: when the lease of a number ends. */
+#define MSG_LOCAL_LEASE_END(number) "(" number " >> 16)"
+
+int64_t msg_local_lease_end_ms(int64_t number);
+/** The lowest number of a lease that ends after a time. */
+int64_t msg_local_lease_after(int64_t at_ms);
+/** The end of a lease that is to end at a time: one much later than anybody asks for is earlier. */
+int64_t msg_local_lease_end_for(int64_t end_ms);
+
+/** A new lease of `actor` until end_ms, made as *lease says, which gets its number. */
 int msg_local_lease_new(msg_local_session *s, const msg_actor *actor, const char *token,
-                        msg_local_lease *lease, msg_err *err);
+                        int64_t end_ms, msg_local_lease *lease, msg_err *err);
 /** The same lease with another end, of one of its messages. */
-int msg_local_lease_copy(msg_local_session *s, int64_t from, int64_t due_ms, int64_t seq,
+int msg_local_lease_copy(msg_local_session *s, int64_t from, int64_t end_ms, int64_t seq,
                          int64_t *number, msg_err *err);
 /** A message has come to it. */
 int msg_local_lease_joined(msg_local_session *s, int64_t number, int64_t seq, msg_err *err);

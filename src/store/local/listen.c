@@ -115,18 +115,29 @@ int msg_local_unlisten(msg_session *base, const msg_actor *actor, const char *pa
   return rc;
 }
 
-static int audience_work(msg_local_session *s, void *arg, msg_err *err) {
-  msg_local_audience_clear(arg);
-  return msg_local_audience_load(s, NULL, arg, err);
+struct listing {
+  msg_local_audience all;
+  msg_local_names alive;
+};
+
+static int listing_work(msg_local_session *s, void *arg, msg_err *err) {
+  struct listing *l = arg;
+  msg_local_audience_clear(&l->all);
+  msg_local_names_clear(&l->alive);
+  int rc = msg_local_audience_load(s, NULL, &l->all, err);
+  return rc == MSG_OK ? msg_local_alive_nodes(s, &l->alive, err) : rc;
 }
 
 int msg_local_listeners(msg_session *base, msg_listener_fn fn, void *arg, msg_err *err) {
-  msg_local_audience all = MSG_LOCAL_AUDIENCE_INIT;
-  int rc = msg_local_read((msg_local_session *)base, "read", audience_work, &all, err);
-  for (size_t i = 0; rc == MSG_OK && i < all.n; i++) {
-    msg_listener row = {.node = all.at[i].node, .pattern = all.at[i].pattern};
+  struct listing l = {.all = MSG_LOCAL_AUDIENCE_INIT};
+  int rc = msg_local_read((msg_local_session *)base, "read", listing_work, &l, err);
+  for (size_t i = 0; rc == MSG_OK && i < l.all.n; i++) {
+    msg_listener row = {.node = l.all.at[i].node,
+                        .pattern = l.all.at[i].pattern,
+                        .alive = msg_local_names_have(&l.alive, l.all.at[i].node)};
     rc = fn(arg, &row);
   }
-  msg_local_audience_clear(&all);
+  msg_local_names_clear(&l.alive);
+  msg_local_audience_clear(&l.all);
   return rc;
 }

@@ -72,12 +72,11 @@ static const char *const VERSION_1[] = {
     " seq INTEGER PRIMARY KEY, lease INTEGER NOT NULL, attempts INTEGER NOT NULL)",
 
     "CREATE TABLE @.msg_store_lease("
-    " number INTEGER PRIMARY KEY,"
-    " owner TEXT NOT NULL, token TEXT NOT NULL, holder TEXT NOT NULL,"
-    " since INTEGER NOT NULL, due INTEGER NOT NULL,"
+    " number INTEGER PRIMARY KEY," /* in the order of their ends: see lease.h */
+    " owner TEXT NOT NULL, token TEXT NOT NULL, holder TEXT NOT NULL, since INTEGER NOT NULL,"
     " messages INTEGER NOT NULL,"                      /* that it still has */
     " first INTEGER NOT NULL, last INTEGER NOT NULL)", /* none of them is outside */
-    "CREATE INDEX @.msg_store_lease_holder ON msg_store_lease(holder, due)",
+    "CREATE TABLE @.msg_store_holder(process TEXT NOT NULL PRIMARY KEY) WITHOUT ROWID",
 
     "CREATE TABLE @.msg_store_lane("
     " queue TEXT NOT NULL, node TEXT NOT NULL, exclusive INTEGER NOT NULL,"

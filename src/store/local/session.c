@@ -224,6 +224,7 @@ int msg_local_session_open(msg_store *store, msg_host *host, const char *queue,
   s->own = host == NULL;
   for (size_t i = 0; i < MSG_LOCAL_HABITS; i++)
     s->habits[i] = MSG_LOCAL_NO_HABIT;
+  s->synchronous = MSG_LOCAL_NO_HABIT;
   s->what = "open";
   s->busy_timeout_ms = settings->busy_timeout_ms;
   s->participant_timeout_ms = settings->participant_timeout_ms;
@@ -279,6 +280,7 @@ bool msg_local_interrupted(const msg_local_session *s) {
 
 /* ---- for a host ---- */
 
+enum { SYNCHRONOUS, NORMAL = 1 };
 const char *const msg_local_habits[MSG_LOCAL_HABITS] = {
     "synchronous",   "wal_autocheckpoint", "journal_size_limit",
     "secure_delete", "fullfsync",          "checkpoint_fullfsync",
@@ -306,7 +308,33 @@ int msg_local_act_for(msg_session *own, const int64_t habits[MSG_LOCAL_HABITS],
   s->interrupted = interrupted;
   s->arg = arg;
   for (size_t i = 0; rc == MSG_OK && i < MSG_LOCAL_HABITS; i++)
-    if (habits[i] != MSG_LOCAL_NO_HABIT && habits[i] != s->habits[i])
+    if (i == SYNCHRONOUS)
+      s->synchronous = habits[i]; /* see msg_local_tune */
+    else if (habits[i] != MSG_LOCAL_NO_HABIT && habits[i] != s->habits[i])
       rc = set_habit(s, i, habits[i], err);
   return rc;
+}
+
+/* As far as this connection knows, and while it knows no other can change it. */
+static int is_wal(msg_local_session *s, bool *out, msg_err *err) {
+  sqlite3_stmt *stmt = NULL;
+  bool row = false;
+  int rc = msg_local_stmt(s, "PRAGMA main.journal_mode", &stmt, err);
+  if (rc == MSG_OK)
+    rc = msg_local_step(s, stmt, &row, err);
+  const char *mode = row ? (const char *)sqlite3_column_text(stmt, 0) : NULL;
+  *out = mode && strcmp(mode, "wal") == 0;
+  msg_local_done(s, stmt);
+  return rc;
+}
+
+int msg_local_tune(msg_local_session *s, msg_err *err) {
+  int64_t level = s->synchronous;
+  bool wal = false;
+  int rc = MSG_OK;
+  if (s->claiming && level > NORMAL && (rc = is_wal(s, &wal, err)) == MSG_OK && wal)
+    level = NORMAL;
+  if (rc != MSG_OK || level == MSG_LOCAL_NO_HABIT || level == s->habits[SYNCHRONOUS])
+    return rc;
+  return set_habit(s, SYNCHRONOUS, level, err);
 }

@@ -28,6 +28,8 @@ typedef struct msg_local_session {
   bool (*interrupted)(void *arg); /* own: of the host it acts for; NULL: never */
   void *arg;
   int64_t habits[MSG_LOCAL_HABITS]; /* own: as set on db; MSG_LOCAL_NO_HABIT: SQLite's default */
+  int64_t synchronous;              /* own: of the host it acts for */
+  bool claiming;                    /* what is written is a claim */
   sqlite3_stmt *slot[MSG_LOCAL_SLOTS];
   bool slot_busy[MSG_LOCAL_SLOTS];
   const char *slot_sql[MSG_LOCAL_SLOTS];
@@ -113,6 +115,12 @@ int msg_local_lock(msg_local_session *s, const char *what, msg_err *err);
 int msg_local_try_write(msg_local_session *s, const char *what, bool many, msg_local_work work,
                         void *arg, msg_err *err);
 
+/** Before each write of an own connection: as durable as the host's own commits. A claim need not
+ * reach the disk: in a power cut its owner is gone as well, and the message is ready again, as if
+ * nobody had claimed it. In WAL mode it is not waited for (synchronous = NORMAL: the file stays
+ * whole, and the next commit that is waited for takes the claim along). */
+int msg_local_tune(msg_local_session *s, msg_err *err);
+
 /* ---- sweep.c ---- */
 /** Promote, return, bury or remove at most 256 rows that are due at `now` (all queues): delays
  * over, leases over, owners' processes gone, lives over, keys forgotten. Looks first, with indexes
@@ -133,16 +141,16 @@ int msg_local_sweep_due(msg_local_session *s, int64_t now_ms, bool *due, msg_err
 /** Columns of msg_store_message in the order msg_local_read_row expects; use as "SELECT "
  * MSG_LOCAL_COLUMNS " FROM @.msg_store_message AS m ...". */
 #define MSG_LOCAL_COLUMNS                                                                          \
-  "seq, id, topic, state, priority, deliver_at, " MSG_LOCAL_HELD(                                  \
-      "lease") ", delete_at,"                                                                      \
-               " coalesce(" MSG_LOCAL_HELD(                                                        \
-                   "attempts") ", attempts), grp, sender, "                                        \
-                               "sender_host, exclusive, timestamp, ttl, timing_out, "              \
-                               "delete_after, in_answer_to,"                                       \
-                               " CASE WHEN recipients IS NOT NULL THEN"                            \
-                               " (SELECT group_concat(value, char(10)) FROM "                      \
-                               "json_each(recipients)) END,"                                       \
-                               " msg, value, json, map, additional, key, reason"
+  MSG_LOCAL_COLUMNS_OF(MSG_LOCAL_HELD("lease"),                                                    \
+                       "coalesce(" MSG_LOCAL_HELD("attempts") ", attempts)")
+/** The same of a message that nobody holds. */
+#define MSG_LOCAL_FREE_COLUMNS MSG_LOCAL_COLUMNS_OF("NULL", "attempts")
+#define MSG_LOCAL_COLUMNS_OF(lease, attempts)                                                      \
+  "seq, id, topic, state, priority, deliver_at, " lease ", delete_at, " attempts ", grp, sender,"  \
+  " sender_host, exclusive, timestamp, ttl, timing_out, delete_after, in_answer_to,"               \
+  " CASE WHEN recipients IS NOT NULL THEN"                                                         \
+  " (SELECT group_concat(value, char(10)) FROM json_each(recipients)) END,"                        \
+  " msg, value, json, map, additional, key, reason"
 /** Read one row (statement positioned on it) into *out, which it initialises. state is as shown at
  * `now`: expired when delete_at <= now and not claimed; processed_by stays NULL, and so does what
  * its lease says (lease.h). Errors: MSG_NOMEM;

@@ -16,9 +16,10 @@
  * leases when statistics found few.) */
 #define THEIRS                                                                                     \
   " FROM @.msg_store_message AS m WHERE m.id = ?1 AND m.queue = ?2"                                \
-  " AND (SELECT (SELECT l.due > ?3 AND (l.token = ?4 OR (?4 IS NULL AND l.owner = ?5))"            \
-  "  FROM @.msg_store_lease AS l WHERE l.number = c.lease)"                                        \
-  "  FROM @.msg_store_claim AS c WHERE c.seq = m.seq)"
+  " AND (SELECT (SELECT " MSG_LOCAL_LEASE_END(                                                     \
+      "l.number") " > ?3 AND (l.token = ?4 OR (?4 IS NULL AND l.owner = ?5))"                      \
+                  "  FROM @.msg_store_lease AS l WHERE l.number = c.lease)"                        \
+                  "  FROM @.msg_store_claim AS c WHERE c.seq = m.seq)"
 
 static const char *const WHAT[] = {[MSG_SETTLE_ACK] = "ack",
                                    [MSG_SETTLE_RELEASE] = "release",
@@ -33,7 +34,6 @@ struct settling {
   size_t n;
   int64_t now_ms;
   int64_t lease, extended; /* the last lease of which a message was extended, and its new one */
-  int64_t new_from;        /* leases from this number on are new; 0 none is */
 };
 
 /* A statement on one message of theirs, by THEIRS. */
@@ -59,21 +59,26 @@ static int owned(msg_local_session *s, const struct settling *w, const msg_settl
   return rc == MSG_OK ? msg_local_item_read(s, stmt, out, err) : rc;
 }
 
+static bool is_repeated(const struct settling *w, const msg_settle_item *item) {
+  const msg_settle_item *at = w->items;
+  while (at < item && !(at->done && msg_oid_cmp(&at->id, &item->id) == 0))
+    at++;
+  return at < item;
+}
+
 /* Messages of one lease stay together. */
-static int extend(msg_local_session *s, struct settling *w, const msg_local_item *item,
-                  msg_err *err) {
+static int extend(msg_local_session *s, struct settling *w, const msg_settle_item *named,
+                  const msg_local_item *item, msg_err *err) {
   static const char sql[] = "UPDATE @.msg_store_claim SET lease = ?2 WHERE seq = ?1";
-  int64_t due_ms = msg_clock_add(w->now_ms, w->how->lease_ms);
+  int64_t end_ms = msg_clock_add(w->now_ms, w->how->lease_ms);
   int rc = MSG_OK;
-  if (w->new_from && item->lease >= w->new_from) /* given twice */
-    return MSG_NOTFOUND;
+  if (msg_local_lease_end_ms(item->lease) == msg_local_lease_end_for(end_ms))
+    return is_repeated(w, named) ? MSG_NOTFOUND : MSG_OK;
   if (w->lease != item->lease)
-    rc = msg_local_lease_copy(s, item->lease, due_ms, item->seq, &w->extended, err);
+    rc = msg_local_lease_copy(s, item->lease, end_ms, item->seq, &w->extended, err);
   else
     rc = msg_local_lease_joined(s, w->extended, item->seq, err);
   w->lease = item->lease;
-  if (!w->new_from)
-    w->new_from = w->extended;
   if (rc == MSG_OK)
     rc = msg_local_exec(s, sql, NULL, err, "ii", item->seq, w->extended);
   return rc == MSG_OK ? msg_local_lease_left(s, item->lease, 1, err) : rc;
@@ -87,14 +92,14 @@ static int release(msg_local_session *s, struct settling *w, msg_local_item *ite
   return msg_local_item_free(s, item, w->now_ms, err);
 }
 
-static int settle_owned(msg_local_session *s, struct settling *w, msg_local_item *item,
-                        msg_err *err) {
+static int settle_owned(msg_local_session *s, struct settling *w, const msg_settle_item *named,
+                        msg_local_item *item, msg_err *err) {
   switch (w->how->verb) {
   case MSG_SETTLE_ACK: return msg_local_item_drop(s, item, w->now_ms, err);
   case MSG_SETTLE_RELEASE: return release(s, w, item, err);
   case MSG_SETTLE_REJECT: return msg_local_item_bury(s, item, w->how->reason, w->now_ms, err);
   case MSG_SETTLE_FREE: return msg_local_item_free(s, item, w->now_ms, err);
-  case MSG_SETTLE_EXTEND: return extend(s, w, item, err);
+  case MSG_SETTLE_EXTEND: return extend(s, w, named, item, err);
   }
   return msg_err_set(err, MSG_INVALID, "unknown way to settle: %d", (int)w->how->verb);
 }
@@ -105,7 +110,7 @@ static int settle_item(msg_local_session *s, struct settling *w, msg_settle_item
   item->done = false;
   int rc = owned(s, w, item, &found, err);
   if (rc == MSG_OK)
-    rc = settle_owned(s, w, &found, err);
+    rc = settle_owned(s, w, item, &found, err);
   item->done = rc == MSG_OK;
   return rc == MSG_NOTFOUND ? MSG_OK : rc;
 }
@@ -354,10 +359,10 @@ static int ack_batch(msg_local_session *s, struct settling *w, msg_err *err) {
 static int settle_work(msg_local_session *s, void *arg, msg_err *err) {
   struct settling *w = arg;
   int rc = MSG_OK;
-  w->lease = w->extended = w->new_from = 0;
+  w->lease = w->extended = 0;
   for (size_t i = 0; i < w->n; i++)
     w->items[i].done = false;
-  if (w->how->verb == MSG_SETTLE_ACK && w->n > 1)
+  if (w->how->verb == MSG_SETTLE_ACK && w->n > 0)
     rc = ack_batch(s, w, err);
   for (size_t i = 0; rc == MSG_OK && i < w->n; i++)
     if (!w->items[i].done)

@@ -19,81 +19,70 @@
 
 /* What a look found due. */
 struct due {
-  bool delayed, expired, keys;
-  struct holder {
-    char *process;
-    bool dead;
-  } holder[HOLDERS_MAX]; /* owners of claims to return */
-  size_t holders;
+  bool delayed, expired, keys, leases;
+  char *dead[HOLDERS_MAX]; /* processes whose claims are to return */
+  size_t dead_n;
 };
 
-enum kind { DELAYED = 1, EXPIRED, KEYS, CLAIMED };
-
 /* Every index is named: statistics of an emptier table must not lead SQLite to scan a fuller one.
- * One row each: kind, process, when the first of it is due. The processes are found by skipping
- * through the index. */
+ * When the first of each kind is due. */
 static const char SQL_LOOK[] =
-    "WITH RECURSIVE holders(x) AS ("
-    " SELECT min(holder) FROM @.msg_store_lease INDEXED BY msg_store_lease_holder"
-    " UNION ALL"
-    " SELECT (SELECT min(holder) FROM @.msg_store_lease INDEXED BY msg_store_lease_holder"
-    "  WHERE holder > h.x)"
-    " FROM holders AS h WHERE h.x IS NOT NULL)"
-    " SELECT 1, NULL, (SELECT min(due) FROM @.msg_store_message"
-    "  INDEXED BY msg_store_message_delayed WHERE state = 4)"
-    " UNION ALL SELECT 2, NULL, (SELECT min(delete_at) FROM @.msg_store_message"
-    "  INDEXED BY msg_store_message_expiry WHERE delete_at IS NOT NULL AND state <> 6)"
-    " UNION ALL SELECT 3, NULL, (SELECT min(until) FROM @.msg_store_key"
-    "  INDEXED BY msg_store_key_until)"
-    " UNION ALL SELECT 4, x, (SELECT min(due) FROM @.msg_store_lease"
-    "  INDEXED BY msg_store_lease_holder WHERE holder = x) FROM holders WHERE x IS NOT NULL";
+    "SELECT (SELECT min(due) FROM @.msg_store_message"
+    "  INDEXED BY msg_store_message_delayed WHERE state = 4),"
+    " (SELECT min(delete_at) FROM @.msg_store_message"
+    "  INDEXED BY msg_store_message_expiry WHERE delete_at IS NOT NULL AND state <> 6),"
+    " (SELECT min(until) FROM @.msg_store_key INDEXED BY msg_store_key_until),"
+    " " MSG_LOCAL_LEASE_END("(SELECT min(number) FROM @.msg_store_lease)");
+static const char SQL_HOLDERS[] = "SELECT process FROM @.msg_store_holder WHERE process <> ?1";
 
 /* ---- looking ---- */
 
 static void due_clear(struct due *d) {
-  for (size_t i = 0; i < d->holders; i++)
-    msg_free(d->holder[i].process);
+  for (size_t i = 0; i < d->dead_n; i++)
+    msg_free(d->dead[i]);
   memset(d, 0, sizeof *d);
 }
 
 static bool due_any(const struct due *d) {
-  return d->delayed || d->expired || d->keys || d->holders > 0;
+  return d->delayed || d->expired || d->keys || d->leases || d->dead_n > 0;
+}
+
+static bool is_over(sqlite3_stmt *stmt, int i, int64_t now_ms) {
+  return sqlite3_column_type(stmt, i) != SQLITE_NULL && sqlite3_column_int64(stmt, i) <= now_ms;
 }
 
 /* Those beyond HOLDERS_MAX have their turn at the next look. */
-static int note_holder(struct due *d, const char *process, bool over, bool liveness, msg_err *err) {
-  bool dead = liveness && strcmp(process, msg_process_self()) != 0 &&
-              msg_process_liveness(process) == MSG_DEAD;
-  if ((!over && !dead) || d->holders == HOLDERS_MAX)
-    return MSG_OK;
-  char *copy = msg_strdup(process);
-  if (!copy)
-    return msg_err_nomem(err);
-  d->holder[d->holders++] = (struct holder){.process = copy, .dead = dead};
-  return MSG_OK;
-}
-
-static int note(sqlite3_stmt *stmt, int64_t now_ms, bool liveness, struct due *d, msg_err *err) {
-  bool over =
-      sqlite3_column_type(stmt, 2) != SQLITE_NULL && sqlite3_column_int64(stmt, 2) <= now_ms;
-  switch ((enum kind)sqlite3_column_int(stmt, 0)) {
-  case DELAYED: d->delayed = over; return MSG_OK;
-  case EXPIRED: d->expired = over; return MSG_OK;
-  case KEYS: d->keys = over; return MSG_OK;
-  case CLAIMED: break;
+static int look_at_holders(msg_local_session *s, struct due *d, msg_err *err) {
+  sqlite3_stmt *stmt = NULL;
+  int rc = msg_local_bound(s, SQL_HOLDERS, &stmt, err, "t", msg_process_self());
+  while (rc == MSG_OK && d->dead_n < HOLDERS_MAX && (rc = msg_local_row(s, stmt, err)) == MSG_OK) {
+    const char *process = (const char *)sqlite3_column_text(stmt, 0);
+    if (process && msg_process_liveness(process) != MSG_DEAD)
+      continue;
+    char *copy = msg_strdup(process);
+    if (copy)
+      d->dead[d->dead_n++] = copy;
+    else
+      rc = msg_err_nomem(err);
   }
-  const char *process = (const char *)sqlite3_column_text(stmt, 1);
-  return process ? note_holder(d, process, over, liveness, err) : msg_err_nomem(err);
+  msg_local_done(s, stmt);
+  return rc == MSG_NOTFOUND ? MSG_OK : rc;
 }
 
 static int look(msg_local_session *s, int64_t now_ms, bool liveness, struct due *out,
                 msg_err *err) {
   sqlite3_stmt *stmt = NULL;
+  bool held = false;
   int rc = msg_local_stmt(s, SQL_LOOK, &stmt, err);
-  while (rc == MSG_OK && (rc = msg_local_row(s, stmt, err)) == MSG_OK)
-    rc = note(stmt, now_ms, liveness, out, err);
+  if (rc == MSG_OK && (rc = msg_local_row(s, stmt, err)) == MSG_OK) {
+    out->delayed = is_over(stmt, 0, now_ms);
+    out->expired = is_over(stmt, 1, now_ms);
+    out->keys = is_over(stmt, 2, now_ms);
+    out->leases = is_over(stmt, 3, now_ms);
+    held = sqlite3_column_type(stmt, 3) != SQLITE_NULL;
+  }
   msg_local_done(s, stmt);
-  return rc == MSG_NOTFOUND ? MSG_OK : rc;
+  return rc == MSG_OK && held && liveness ? look_at_holders(s, out, err) : rc;
 }
 
 /* ---- moving ---- */
@@ -147,6 +136,12 @@ static int move_return(msg_local_session *s, struct sweep *w, msg_local_item *it
   return msg_local_item_free(s, item, w->now_ms, err);
 }
 
+static void read_lease(sqlite3_stmt *stmt, msg_local_lease *out) {
+  *out = (msg_local_lease){.number = sqlite3_column_int64(stmt, 0),
+                           .first = sqlite3_column_int64(stmt, 1),
+                           .last = sqlite3_column_int64(stmt, 2)};
+}
+
 /* Its claims, and when no more are left of them, itself. What has no message any more (somebody has
  * deleted it by hand) goes with it. */
 static int sweep_lease(msg_local_session *s, struct sweep *w, const msg_local_lease *l,
@@ -169,34 +164,55 @@ static int sweep_lease(msg_local_session *s, struct sweep *w, const msg_local_le
   return rc == MSG_OK ? msg_local_exec(s, sql_lease, NULL, err, "i", l->number) : rc;
 }
 
-/* The holder's lease that is due first. MSG_NOTFOUND: none is due. */
-static int find_lease(msg_local_session *s, const struct holder *h, int64_t until_ms,
-                      msg_local_lease *out, msg_err *err) {
-  static const char sql[] =
-      "SELECT number, first, last FROM @.msg_store_lease INDEXED BY msg_store_lease_holder"
-      " WHERE holder = ?1 AND due <= ?2 ORDER BY due, number LIMIT 1";
+/* The lease that ends first. MSG_NOTFOUND: there is none. */
+static int first_lease(msg_local_session *s, msg_local_lease *out, msg_err *err) {
+  static const char sql[] = "SELECT number, first, last FROM @.msg_store_lease"
+                            " WHERE number = (SELECT min(number) FROM @.msg_store_lease)";
   sqlite3_stmt *stmt = NULL;
-  int rc = msg_local_bound(s, sql, &stmt, err, "ti", h->process, until_ms);
-  if (rc == MSG_OK)
-    rc = msg_local_row(s, stmt, err);
-  if (rc == MSG_OK)
-    *out = (msg_local_lease){.number = sqlite3_column_int64(stmt, 0),
-                             .first = sqlite3_column_int64(stmt, 1),
-                             .last = sqlite3_column_int64(stmt, 2)};
+  int rc = msg_local_stmt(s, sql, &stmt, err);
+  if (rc == MSG_OK && (rc = msg_local_row(s, stmt, err)) == MSG_OK)
+    read_lease(stmt, out);
   msg_local_done(s, stmt);
   return rc;
 }
 
-static int sweep_claimed(msg_local_session *s, struct sweep *w, const struct holder *h,
-                         msg_err *err) {
+static int sweep_ended(msg_local_session *s, struct sweep *w, msg_err *err) {
   msg_local_lease lease;
   int rc = MSG_OK;
   while (rc == MSG_OK && w->left > EXPIRED_MIN) {
-    rc = find_lease(s, h, h->dead ? MSG_NEVER : w->now_ms, &lease, err);
+    rc = first_lease(s, &lease, err);
+    if (rc == MSG_OK && msg_local_lease_end_ms(lease.number) > w->now_ms)
+      break;
     if (rc == MSG_OK)
       rc = sweep_lease(s, w, &lease, err);
   }
   return rc == MSG_NOTFOUND ? MSG_OK : rc;
+}
+
+/* At most `max` of what a process holds. */
+static int find_held(msg_local_session *s, const char *process, msg_local_lease *out, size_t max,
+                     size_t *n, msg_err *err) {
+  static const char sql[] =
+      "SELECT number, first, last FROM @.msg_store_lease WHERE holder = ?1 LIMIT ?2";
+  sqlite3_stmt *stmt = NULL;
+  int rc = msg_local_bound(s, sql, &stmt, err, "ti", process, (int64_t)max);
+  for (*n = 0; rc == MSG_OK && *n < max && (rc = msg_local_row(s, stmt, err)) == MSG_OK;)
+    read_lease(stmt, &out[(*n)++]);
+  msg_local_done(s, stmt);
+  return rc == MSG_NOTFOUND ? MSG_OK : rc;
+}
+
+/* All leases are read, once: a process that is dead takes no more. */
+static int sweep_dead(msg_local_session *s, struct sweep *w, const char *process, msg_err *err) {
+  static const char sql[] = "DELETE FROM @.msg_store_holder WHERE process = ?1";
+  msg_local_lease held[ROWS_MAX];
+  size_t n = 0;
+  int rc = find_held(s, process, held, (size_t)(w->left - EXPIRED_MIN), &n, err);
+  for (size_t i = 0; rc == MSG_OK && i < n && w->left > EXPIRED_MIN; i++)
+    rc = sweep_lease(s, w, &held[i], err);
+  if (rc != MSG_OK || w->left <= EXPIRED_MIN) /* there may be more */
+    return rc;
+  return msg_local_exec(s, sql, NULL, err, "t", process);
 }
 
 static int move_drop(msg_local_session *s, struct sweep *w, msg_local_item *item, msg_err *err) {
@@ -263,8 +279,10 @@ static int sweep_work(msg_local_session *s, void *arg, msg_err *err) {
   w->moved = 0;
   if (w->due->delayed)
     rc = sweep_delayed(s, w, err);
-  for (size_t i = 0; rc == MSG_OK && i < w->due->holders && w->left > EXPIRED_MIN; i++)
-    rc = sweep_claimed(s, w, &w->due->holder[i], err);
+  if (rc == MSG_OK && w->due->leases)
+    rc = sweep_ended(s, w, err);
+  for (size_t i = 0; rc == MSG_OK && i < w->due->dead_n && w->left > EXPIRED_MIN; i++)
+    rc = sweep_dead(s, w, w->due->dead[i], err);
   if (rc == MSG_OK && w->due->expired)
     rc = sweep_expired(s, w, err);
   if (rc == MSG_OK && w->due->keys)

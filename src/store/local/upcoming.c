@@ -7,29 +7,27 @@
 #include "base/mem.h"
 #include "base/process.h"
 #include "base/str.h"
+#include "store/local/lease.h"
 #include "store/local/session.h"
 #include "store/types.h"
 
 #define LIVENESS_MS 250
 
-#define LEASES    "msg_store_lease INDEXED BY msg_store_lease_holder"
 #define OF(index) " FROM msg_store_message INDEXED BY msg_store_message_" index " WHERE "
 
-/* Deadlines after ?1, with the holder of claims. Lives matter where somebody waits behind them. */
+/* Deadlines after ?1, of leases from number ?2 on, and the holders of leases, if there are any.
+ * Lives matter where somebody waits behind them. */
+/* clang-format off */
 static const char sql_due[] =
-    "WITH RECURSIVE h(x) AS ("
-    "SELECT min(holder) FROM " LEASES " UNION ALL SELECT (SELECT min(holder) FROM " LEASES
-    " WHERE holder > h.x)"
-    " FROM h WHERE h.x IS NOT NULL)"
-    " SELECT NULL, (SELECT min(due)" OF(
-        "delayed") "state = 4 AND due > ?1)"
-                   " UNION ALL SELECT NULL, (SELECT min(delete_at)" OF(
-                       "expiry") "delete_at IS NOT NULL AND state <> 6 AND delete_at > ?1)"
-                                 " WHERE (SELECT 1" OF(
-                                     "grp") "grp IS NOT NULL AND state <> 7 LIMIT 1)"
-                                            " UNION ALL SELECT x, (SELECT min(due) FROM " LEASES
-                                            " WHERE holder = h.x AND due > ?1)"
-                                            " FROM h WHERE x IS NOT NULL";
+    "SELECT NULL, (SELECT min(due)" OF("delayed") "state = 4 AND due > ?1)"
+    " UNION ALL SELECT NULL, (SELECT min(delete_at)" OF("expiry")
+    "delete_at IS NOT NULL AND state <> 6 AND delete_at > ?1)"
+    "  WHERE (SELECT 1" OF("grp") "grp IS NOT NULL AND state <> 7 LIMIT 1)"
+    " UNION ALL SELECT NULL, "
+      MSG_LOCAL_LEASE_END("(SELECT min(number) FROM msg_store_lease WHERE number >= ?2)")
+    " UNION ALL SELECT process, NULL FROM msg_store_holder"
+    "  WHERE (SELECT min(number) FROM msg_store_lease) NOT NULL";
+/* clang-format on */
 
 void msg_local_upcoming_init(msg_local_upcoming *u) {
   memset(u, 0, sizeof *u);
@@ -78,6 +76,7 @@ static int due_rows(msg_local_upcoming *u, sqlite3 *db, const char *path, int64_
                     msg_err *err) {
   int step, rc = MSG_OK;
   sqlite3_bind_int64(u->stmt, 1, u->passed_ms);
+  sqlite3_bind_int64(u->stmt, 2, msg_local_lease_after(u->passed_ms));
   while (rc == MSG_OK && (step = sqlite3_step(u->stmt)) == SQLITE_ROW) {
     const char *process = (const char *)sqlite3_column_text(u->stmt, 0);
     if (process)

@@ -120,6 +120,8 @@ static int lock(msg_local_session *s, bool *missing, msg_err *err) {
 }
 
 bool msg_local_host_writes(sqlite3 *db) {
+  if (sqlite3_txn_state(db, NULL) < SQLITE_TXN_WRITE)
+    return false; /* it would have begun with the write lock of some schema */
   sqlite3_stmt *stmt = sqlite3_next_stmt(db, NULL);
   while (stmt && (!sqlite3_stmt_busy(stmt) || sqlite3_stmt_readonly(stmt)))
     stmt = sqlite3_next_stmt(db, stmt);
@@ -225,6 +227,9 @@ static int write_with(msg_local_session *s, const char *what, bool many, msg_loc
   /* An interrupt inside the write would roll the host's whole transaction back. */
   if (msg_local_interrupted(s))
     return msg_err_set(err, MSG_INTERRUPTED, "%s: interrupted before anything was written", what);
+  int tuned = s->own ? msg_local_tune(s, err) : MSG_OK;
+  if (tuned != MSG_OK)
+    return tuned;
   sqlite3_int64 rowid = sqlite3_last_insert_rowid(s->db);
   msg_err e;
   int rc = persist(s, many, work, arg, p, &e);

@@ -3,7 +3,10 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "store/mongo/catalog.h"
+#include "store/mongo/query.h"
 #include "store/mongo/route.h"
+#include "store/mongo/topics.h"
 #include "store/mongo/transaction.h"
 
 /* One that goes out. */
@@ -149,16 +152,4 @@ int msg_mongo_apart_out(msg_mongo_session *at, msg_mongo_use *u, const msg_mongo
     leaving_drop(&l);
   }
   return rc;
-}
-
-int msg_mongo_apart_sweep(const msg_mongo_session *s, msg_mongo_use *u, msg_err *err) {
-  msg_mongo_at where;
-  if (!s->queue->layout->apart)
-    return MSG_OK;
-  msg_mongo_at_apart(&s->queue->names, &where);
-  msg_mongo_place *p = msg_mongo_place_of(s->store, s->queue, MSG_MONGO_APART, &where);
-  if (!p)
-    return msg_err_nomem(err);
-  msg_mongo_session at = msg_mongo_session_at(s, p);
-  return msg_mongo_sweep(&at, u, INT64_MAX, true, NULL, err);
 }

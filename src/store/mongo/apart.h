@@ -10,8 +10,4 @@
 int msg_mongo_apart_out(msg_mongo_session *at, msg_mongo_use *u, const msg_mongo_ids *ids,
                         msg_err *err);
 
-/** Before a look at a queue: what is due of what waits goes out. Nothing where nothing waits
- *  apart. */
-int msg_mongo_apart_sweep(const msg_mongo_session *s, msg_mongo_use *u, msg_err *err);
-
 #endif

@@ -3,6 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "store/mongo/answers.h"
+#include "store/mongo/status.h"
 #include "store/mongo/tend.h"
 
 /* Of an exclusive message not its body: who claims it reads it. */
@@ -34,6 +36,8 @@ void msg_mongo_arrival_read(bson_iter_t *doc, msg_mongo_arrival *a) {
       a->topic = bson_iter_utf8(doc, NULL);
     } else if (strcmp(key, "sender") == 0 && BSON_ITER_HOLDS_UTF8(doc)) {
       a->sender = bson_iter_utf8(doc, NULL);
+    } else if (strcmp(key, "msg") == 0 && BSON_ITER_HOLDS_UTF8(doc)) {
+      a->msg = bson_iter_utf8(doc, NULL);
     } else if (strcmp(key, "recipients") == 0 && BSON_ITER_HOLDS_ARRAY(doc)) {
       a->addressed = bson_iter_recurse(doc, &a->recipients);
     } else if (strcmp(key, "exclusive") == 0) {
@@ -76,12 +80,20 @@ static bool is_heard(const msg_mongo_tend *t, const msg_mongo_queue *queue,
   return false;
 }
 
+/* As msg_mongo_append_no_registry. */
+static bool is_for_registry(const msg_mongo_arrival *a) {
+  return a->addressed && a->topic && strcmp(a->topic, MSG_MONGO_STATUS_TOPIC) == 0 && a->msg &&
+         strcmp(a->msg, MSG_MONGO_REGISTRY_ASKS) == 0;
+}
+
 /* Whoever claims told nobody of what. */
 bool msg_mongo_arrival_concerns(const msg_mongo_session *s, const msg_mongo_arrival *a) {
   msg_mongo_tend *t = s->store->tend;
   const msg_mongo_queue *queue = s->queue;
   bool mine = a->exclusive;
   bson_iter_t to = a->recipients;
+  if (is_for_registry(a))
+    return false;
   msg_mutex_lock(t->mtx);
   if (!mine && a->addressed)
     while (!mine && bson_iter_next(&to))

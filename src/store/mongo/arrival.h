@@ -6,7 +6,7 @@
 
 /* A message that was inserted, as far as it is told. Borrows from the event. */
 typedef struct msg_mongo_arrival {
-  const char *topic, *sender; /* NULL: missing */
+  const char *topic, *sender, *msg; /* NULL: missing */
   bson_iter_t recipients;
   bool addressed, exclusive, answer, has_id;
   msg_oid id;

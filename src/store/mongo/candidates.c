@@ -7,6 +7,8 @@
 #include "store/mongo/claiming.h"
 #include "store/mongo/group.h"
 #include "store/mongo/place.h"
+#include "store/mongo/query.h"
+#include "store/mongo/topics.h"
 
 #define PAGE_MIN 32
 #define PAGES    64
@@ -71,9 +73,10 @@ static int query_candidates(msg_mongo_claiming *c, char *const *topics, size_t n
   bson_t filter = BSON_INITIALIZER;
   bson_t *opts =
       BCON_NEW("sort", "{", "priority", BCON_INT32(1), "timestamp", BCON_INT32(1), "_id",
-               BCON_INT32(1), "}", "limit", BCON_INT64(limit), "projection", "{", "priority",
-               BCON_INT32(1), "timestamp", BCON_INT32(1), "sq.attempts", BCON_INT32(1), "sq.group",
-               BCON_INT32(1), "delete_at", BCON_INT32(1), "}", "hint", BCON_UTF8("sq_claim"));
+               BCON_INT32(1), "}", "projection", "{", "priority", BCON_INT32(1), "timestamp",
+               BCON_INT32(1), "sq.attempts", BCON_INT32(1), "sq.group", BCON_INT32(1), "delete_at",
+               BCON_INT32(1), "}", "hint", BCON_UTF8("sq_claim"));
+  msg_mongo_append_limit(opts, limit);
   if (skip)
     BSON_APPEND_INT64(opts, "skip", skip);
   msg_mongo_append_ready(&filter, c, topics, n);

@@ -1,49 +1,9 @@
-/* catalog.c - which places a queue has: by the names of collections, and the messages in them. */
+#include "store/mongo/catalog.h"
+
 #include <string.h>
 
 #include "base/mem.h"
-#include "store/mongo/place.h"
-#include "store/mongo/query.h"
-
-/* ---- topics of a place ---- */
-
-/* Another queue's may begin with the same letters. */
-bool msg_mongo_place_is_of(const msg_mongo_place *p, const char *topic) {
-  msg_mongo_at at;
-  return msg_mongo_at_topic(p->queue->name, topic, MSG_MONGO_NAME_MAX, &at, NULL) == MSG_OK &&
-         strcmp(at.messages, p->at.messages) == 0;
-}
-
-int msg_mongo_place_sample(const msg_mongo_session *at, msg_mongo_use *u, msg_err *err) {
-  msg_mongo_texts topics = {0};
-  int rc = msg_mongo_topics_in(at, u, &topics, err);
-  for (size_t i = 0; rc == MSG_OK && i < topics.n; i++)
-    if (msg_mongo_place_is_of(at->place, topics.at[i]))
-      msg_mongo_place_note(at->store, at->place, topics.at[i]);
-  msg_mongo_texts_clear(&topics);
-  return rc;
-}
-
-/* Copies of the topics that were met in it. */
-static int met(const msg_mongo_session *s, const msg_mongo_place *p, msg_mongo_texts *out,
-               msg_err *err) {
-  int rc = MSG_OK;
-  msg_mutex_lock(s->store->mtx);
-  for (size_t i = 0; rc == MSG_OK && i < p->topics.n; i++)
-    rc = msg_mongo_texts_add(out, p->topics.at[i]);
-  msg_mutex_unlock(s->store->mtx);
-  return rc == MSG_OK ? MSG_OK : msg_err_nomem(err);
-}
-
-int msg_mongo_place_topics(const msg_mongo_session *s, msg_mongo_use *u, msg_mongo_place *p,
-                           msg_mongo_texts *out, msg_err *err) {
-  int rc = met(s, p, out, err);
-  if (rc != MSG_OK || out->n)
-    return rc;
-  msg_mongo_session at = msg_mongo_session_at(s, p);
-  rc = msg_mongo_place_sample(&at, u, err);
-  return rc == MSG_OK ? met(s, p, out, err) : rc;
-}
+#include "store/mongo/topics.h"
 
 static int is_wanted(const msg_mongo_session *s, msg_mongo_use *u, msg_mongo_place *p,
                      const msg_pattern *pattern, bool *out, msg_err *err) {

@@ -1,5 +1,7 @@
 #include "store/mongo/change.h"
 
+#include "store/mongo/query.h"
+
 /* What a claim, a delay and a death leave behind. */
 #define UNSET_CLAIM                                                                                \
   BCON_UTF8("sq.token"), BCON_UTF8("sq.owner"), BCON_UTF8("sq.since"), BCON_UTF8("sq.life")

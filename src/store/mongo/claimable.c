@@ -1,6 +1,8 @@
 /* claimable.c - could a claim have something now? Reads only. */
 #include "store/mongo/claiming.h"
 #include "store/mongo/group.h"
+#include "store/mongo/query.h"
+#include "store/mongo/topics.h"
 
 /* One row by an index of ours; by any while they are not known to be there. */
 static int any(msg_mongo_claiming *c, const bson_t *filter, const char *index, bool *out,

@@ -4,6 +4,8 @@
 
 #include "base/clock.h"
 #include "store/mongo/place.h"
+#include "store/mongo/query.h"
+#include "store/mongo/topics.h"
 
 #define AT_ONCE    2  /* batches under way, */
 #define SECOND_MIN 32 /* the second of so many at least: a batch costs the servers as much as 30 */
@@ -235,18 +237,21 @@ static bool may_lead_locked(const msg_mongo_place *p, const waiting *w) {
          (p->inserting == 0 || (p->inserting < AT_ONCE && p->waiting >= SECOND_MIN));
 }
 
-/* Thread: holds the lock at begin and end. */
+/* Thread: holds the lock at begin and end. While one gathers, a second may lead with all of
+ * them. */
 static void lead(msg_mongo_session *s, msg_mongo_place *p, const waiting *w) {
   struct batch b = {.s = s, .until_ms = w->until_ms};
   if (p->inserting++ == 0)
     gather_locked(s, p);
   take_batch_locked(p, &b);
-  msg_mutex_unlock(s->store->mtx);
-  run(&b);
-  msg_mutex_lock(s->store->mtx);
+  if (b.n > 0) {
+    msg_mutex_unlock(s->store->mtx);
+    run(&b);
+    msg_mutex_lock(s->store->mtx);
+    p->served = b.n;
+    p->served_at_ms = msg_clock_mono_ms();
+  }
   p->inserting--;
-  p->served = b.n;
-  p->served_at_ms = msg_clock_mono_ms();
   for (size_t i = 0; i < b.n; i++)
     b.at[i]->done = true;
   msg_cond_broadcast(p->inserted);

@@ -3,7 +3,9 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "store/mongo/catalog.h"
 #include "store/mongo/pipe.h"
+#include "store/mongo/query.h"
 
 /* ---- counting by the server ---- */
 

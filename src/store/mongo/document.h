@@ -12,7 +12,6 @@
  *   sq.type      of a value that is no text: "integer", "real", "blob", "json", "bytes"
  *   sq.mark      the call that changed it last
  *   sq.at        when it was done
- *   sq.by        the calls that marked it for a node, the latest few
  * `timestamp` is the time from which it may be delivered: Java nodes count ttl from there.
  *
  * What Java nodes must not see is pre-marked: processed_by holds one name that no node can have.

@@ -7,9 +7,12 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "store/mongo/catalog.h"
 #include "store/mongo/locks.h"
 #include "store/mongo/merge.h"
 #include "store/mongo/pipe.h"
+#include "store/mongo/query.h"
+#include "store/mongo/topics.h"
 
 #define LIST_MAX 10000 /* longer lists are compared here */
 

@@ -1,5 +1,6 @@
 #include "store/mongo/group.h"
 #include "store/mongo/place.h"
+#include "store/mongo/query.h"
 
 #include <string.h>
 

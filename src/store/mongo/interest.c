@@ -10,6 +10,7 @@
 #include "store/mongo/query.h"
 #include "store/mongo/status.h"
 #include "store/mongo/tend.h"
+#include "store/mongo/topics.h"
 
 /* --- the filter ---------------------------------------------------------------------------- */
 

@@ -3,6 +3,11 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "store/mongo/answers.h"
+#include "store/mongo/people.h"
+#include "store/mongo/query.h"
+#include "store/mongo/tend.h"
+
 /* An emptied lane bears it for a moment; whoever finds one finishes the job. */
 #define ASIDE "~dropped"
 
@@ -15,6 +20,18 @@ int msg_mongo_lane_make(msg_mongo_session *s, msg_mongo_use *u, const char *node
   msg_mongo_session at = msg_mongo_session_at(s, p);
   msg_mongo_forget_indexes(&at); /* another process may have dropped it */
   return msg_mongo_indexes(&at, u, err);
+}
+
+int msg_mongo_lanes_keep(msg_mongo_session *s, msg_mongo_use *u, msg_err *err) {
+  msg_mongo_own *own;
+  size_t n;
+  int rc = msg_mongo_own_list(s->store, s->queue, &own, &n, err);
+  if (rc != MSG_OK)
+    return rc;
+  for (size_t i = 0; rc == MSG_OK && i < n; i++)
+    rc = msg_mongo_lane_make(s, u, own[i].row.node, err);
+  msg_mongo_own_free(own, n);
+  return rc;
 }
 
 /* ---- dropping ---- */
@@ -52,6 +69,7 @@ static void append_wanted(bson_t *filter, const msg_mongo_session *s) {
   BCON_APPEND(filter, "sq.state", "{", "$nin", "[", BCON_UTF8("done"), "]", "}", "$or", "[", "{",
               "processed_by", "{", "$in", "[", BCON_NULL, "[", "]", "]", "}", "}", "{", "sq.state",
               "{", "$exists", BCON_BOOL(true), "}", "}", "]");
+  msg_mongo_append_no_registry(filter);
   msg_mongo_append_alive(filter, msg_mongo_now_ms(s->store));
 }
 
@@ -99,15 +117,30 @@ static int is_wanted(msg_mongo_session *s, msg_mongo_use *u, const char *lane, b
   return rc;
 }
 
+static int owner_lives(msg_mongo_session *s, msg_mongo_use *u, const char *lane, bool *out,
+                       msg_err *err) {
+  msg_mongo_people people;
+  int rc = msg_mongo_people_load(s, u, &people, err);
+  *out = rc == MSG_OK && msg_mongo_people_own_lane(s, &people, lane);
+  msg_mongo_people_clear(&people);
+  return rc;
+}
+
+bool msg_mongo_lane_is_aside(const char *collection) {
+  size_t n = strlen(collection), k = strlen(ASIDE);
+  return n > k && strcmp(collection + n - k, ASIDE) == 0;
+}
+
 /* There is no dropping of an empty collection alone: it is renamed, so that nobody sends to it any
- * more, looked at once more, and what came in between goes back. */
+ * more, looked at once more, and what came in between goes back. So does the lane itself, if its
+ * owner came: who announces itself makes its lane after that. */
 int msg_mongo_lane_drop_empty(msg_mongo_session *s, msg_mongo_use *u, const char *lane,
                               bool *dropped, msg_err *err) {
   char aside[MSG_MONGO_NAME_MAX + sizeof ASIDE], home[MSG_MONGO_NAME_MAX];
   bool wanted = false;
-  size_t n = 0, len = strlen(lane), k = strlen(ASIDE);
-  bool left = len > k && strcmp(lane + len - k, ASIDE) == 0; /* by who died over it */
-  snprintf(home, sizeof home, "%.*s", (int)(left ? len - k : len), lane);
+  size_t n = 0, len = strlen(lane);
+  bool left = msg_mongo_lane_is_aside(lane); /* by who died over it */
+  snprintf(home, sizeof home, "%.*s", (int)(left ? len - strlen(ASIDE) : len), lane);
   snprintf(aside, sizeof aside, "%s" ASIDE, home);
   *dropped = false;
   int rc = left ? MSG_OK : is_wanted(s, u, home, &wanted, err);
@@ -118,10 +151,18 @@ int msg_mongo_lane_drop_empty(msg_mongo_session *s, msg_mongo_use *u, const char
     *dropped = moved == MSG_NOTFOUND;
     return *dropped ? MSG_OK : moved;
   }
+  bool lives;
+  rc = owner_lives(s, u, home, &lives, err);
+  if (rc == MSG_OK && lives && (rc = rename_lane(s, u, aside, home, err)) != MSG_BUSY)
+    return rc == MSG_NOTFOUND ? MSG_OK : rc;
+  if (rc == MSG_BUSY) /* there is a new one */
+    rc = MSG_OK;
+  if (rc != MSG_OK)
+    return rc;
   rc = restore_all(s, u, aside, home, &n, err);
   if (rc == MSG_OK)
     rc = drop(s, u, aside, err);
-  *dropped = rc == MSG_OK && moved == MSG_OK && n == 0;
+  *dropped = rc == MSG_OK && moved == MSG_OK && n == 0 && !lives;
   return rc;
 }
 

@@ -6,9 +6,12 @@
 
 #include "base/mem.h"
 #include "base/str.h"
+#include "store/mongo/catalog.h"
+#include "store/mongo/document.h"
 #include "store/mongo/lane.h"
+#include "store/mongo/people.h"
 #include "store/mongo/pipe.h"
-#include "store/mongo/presence.h"
+#include "store/mongo/query.h"
 #include "store/mongo/tend.h"
 
 struct lanes {
@@ -272,4 +275,38 @@ int msg_mongo_lane_drop(msg_session *base, const char *lane, msg_err *err) {
   bool was = owner != NULL && s->queue->layout->lanes; /* nobody's lane has no participant */
   msg_free(owner);
   return rc == MSG_NOTFOUND && was ? MSG_OK : rc;
+}
+
+/* --- the sweep ----------------------------------------------------------------------------- */
+
+/* As Morphium looks: whatever it is that is in it. */
+static int sweep_one(msg_mongo_session *s, msg_mongo_use *u, const char *lane, msg_err *err) {
+  bson_t all = BSON_INITIALIZER;
+  bool any = false, dropped;
+  int rc = msg_mongo_lane_is_aside(lane)
+               ? MSG_OK
+               : msg_mongo_any(u, lane, "drop lane", &all, NULL, 0, &any, err);
+  bson_destroy(&all);
+  return rc == MSG_OK && !any ? msg_mongo_lane_drop_empty(s, u, lane, &dropped, err) : rc;
+}
+
+int msg_mongo_lanes_sweep(msg_mongo_session *s, msg_mongo_use *u, msg_err *err) {
+  msg_mongo_people people;
+  msg_mongo_places places = {0};
+  const char *owner;
+  int rc = msg_mongo_people_load(s, u, &people, err);
+  if (rc == MSG_OK)
+    rc = msg_mongo_people_add_answering(s, u, &people, err);
+  if (rc == MSG_OK)
+    rc = msg_mongo_places_all(s, u, &places, err);
+  for (size_t i = 0; rc == MSG_OK && i < places.n; i++) {
+    const char *lane = places.at[i]->at.messages;
+    if (places.at[i]->kind == MSG_MONGO_LANES &&
+        msg_mongo_is_lane(s->queue->layout, &s->queue->names, lane, &owner) &&
+        !msg_mongo_people_own_lane(s, &people, lane))
+      rc = sweep_one(s, u, lane, err);
+  }
+  msg_mongo_places_clear(&places);
+  msg_mongo_people_clear(&people);
+  return rc;
 }

@@ -43,6 +43,16 @@ enum msg_mongo_goes msg_mongo_goes(const msg_mongo_layout *layout, const msg_mes
   return layout->topics ? MSG_MONGO_TOPIC : MSG_MONGO_MAIN;
 }
 
+/* Who has lanes looks at the one collection too, but not the other way round. */
+bool msg_mongo_layout_answers(const msg_mongo_layout *of, const msg_mongo_layout *asker,
+                              const msg_message *request) {
+  if (of == asker)
+    return true;
+  if (of->topics || asker->topics || of->lanes)
+    return false;
+  return msg_mongo_goes(asker, request, false) != MSG_MONGO_LANES;
+}
+
 /* ---- names ---- */
 
 /* out is MSG_MONGO_NAME_MAX bytes; what is longer is cut: no queue's name nor a node's is so
@@ -164,7 +174,7 @@ bool msg_mongo_is_lane(const msg_mongo_layout *layout, const msg_mongo_names *na
   if (!starts_with(collection, prefix) || !collection[strlen(prefix)])
     return false;
   *owner = collection + strlen(prefix);
-  return true;
+  return !strchr(*owner, '_'); /* folded ids have none: it is beside some queue's messages */
 }
 
 bool msg_mongo_may_be_topic(const char *queue, const msg_mongo_names *names,

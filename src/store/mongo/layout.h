@@ -38,6 +38,10 @@ enum msg_mongo_goes { MSG_MONGO_MAIN, MSG_MONGO_TOPIC, MSG_MONGO_LANES, MSG_MONG
 enum msg_mongo_goes msg_mongo_goes(const msg_mongo_layout *layout, const msg_message *m,
                                    bool later);
 
+/** Do nodes of `of` get this request, and does what they answer reach one who asks by `asker`? */
+bool msg_mongo_layout_answers(const msg_mongo_layout *of, const msg_mongo_layout *asker,
+                              const msg_message *request);
+
 /** The one collection of a queue without collections by topic. */
 void msg_mongo_at_main(const msg_mongo_names *names, msg_mongo_at *out);
 /** A topic's; `queue` as given, NULL for the default. `room`: bytes that a collection's name may

@@ -1,13 +1,17 @@
-/* listen.c - who listens to what. Of this process's nodes nothing of it is in the database: which
- * broadcasts a node has had is told by their processed_by. Nodes elsewhere tell it in their answers
- * to status requests, such as those of Java's registries, which live for 30 s. */
+/* listen.c - who listens to what. A process goes by its memory: which broadcasts a node has had is
+ * told by their processed_by. Others read it in its nodes' participants; Java nodes tell it in
+ * their answers to status requests. */
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "store/mongo/answers.h"
+#include "store/mongo/catalog.h"
 #include "store/mongo/interest.h"
-#include "store/mongo/pipe.h"
+#include "store/mongo/people.h"
+#include "store/mongo/presence.h"
+#include "store/mongo/query.h"
 #include "store/mongo/status.h"
 #include "store/mongo/tend.h"
 
@@ -152,8 +156,10 @@ static int add(msg_mongo_session *s, const char *node, msg_pattern *compiled, st
   bool widens = !is_heard_locked(t, s->queue, msg_pattern_text(compiled));
   if (rc == MSG_OK)
     rc = msg_grow(&t->heard, &t->heard_cap, t->heard_count + 1, sizeof *t->heard);
-  if (rc == MSG_OK)
+  if (rc == MSG_OK) {
     t->heard[t->heard_count++] = h;
+    t->heard_version++;
+  }
   msg_mutex_unlock(t->mtx);
   if (rc == MSG_OK && widens)
     msg_mongo_interest_widen(s->store);
@@ -190,8 +196,12 @@ int msg_mongo_listen_to(msg_session *base, const msg_actor *actor, const char *p
     rc = covered_since(&b, &covered, err);
   if (rc == MSG_OK && !catch_up && !covered)
     rc = begin_now(&b, err);
-  if (rc == MSG_OK)
-    return add(s, actor->node, compiled, &b, err);
+  if (rc == MSG_OK) {
+    rc = add(s, actor->node, compiled, &b, err);
+    if (rc == MSG_OK)
+      msg_mongo_presence_tell(s, actor->node, pattern, true);
+    return rc;
+  }
   msg_mongo_ids_clear(&b.before);
   msg_pattern_free(compiled);
   return rc;
@@ -207,6 +217,7 @@ int msg_mongo_unlisten(msg_session *base, const msg_actor *actor, const char *pa
   if (i < t->heard_count) {
     old = t->heard[i];
     t->heard_count--;
+    t->heard_version++;
     memmove(&t->heard[i], &t->heard[i + 1], (t->heard_count - i) * sizeof *t->heard);
   }
   msg_mutex_unlock(t->mtx);
@@ -217,6 +228,7 @@ int msg_mongo_unlisten(msg_session *base, const msg_actor *actor, const char *pa
   msg_free(old.pattern);
   msg_free(old.before);
   msg_pattern_free(old.compiled);
+  msg_mongo_presence_tell(s, actor->node, pattern, false);
   return MSG_OK;
 }
 
@@ -268,7 +280,7 @@ static int copy_all(msg_mongo_session *s, msg_listener **out, size_t *n) {
     const msg_mongo_heard *h = &t->heard[i];
     if (h->queue != s->queue)
       continue;
-    list[count] = (msg_listener){msg_strdup(h->node), msg_strdup(h->pattern)};
+    list[count] = (msg_listener){msg_strdup(h->node), msg_strdup(h->pattern), true};
     ok = list[count].node && list[count].pattern;
     count++;
   }
@@ -281,11 +293,11 @@ static int copy_all(msg_mongo_session *s, msg_listener **out, size_t *n) {
 /* --- what others tell ---------------------------------------------------------------------- */
 
 struct telling {
+  msg_mongo_session *s;
   const msg_mongo_own *own; /* this process's */
   size_t own_count;
   msg_listener_fn fn;
   void *arg;
-  char *last; /* whose newest answer was read; owned */
 };
 
 static bool is_own(const struct telling *t, const char *node) {
@@ -295,75 +307,59 @@ static bool is_own(const struct telling *t, const char *node) {
   return false;
 }
 
-/* An answer; those of one node follow each other, the newest first. */
-static int tell(struct telling *t, const bson_t *doc, msg_err *err) {
-  const char *node = msg_mongo_get_text(doc, "sender");
-  bson_iter_t it, names, topic;
+/* A participant of our kind. */
+static int tell_participant(void *arg, const bson_t *doc, msg_err *err) {
+  struct telling *t = arg;
+  const char *node = msg_mongo_get_text(doc, "_id");
+  bson_iter_t it, list, pattern;
   int rc = MSG_OK;
-  if (!node || (t->last && strcmp(t->last, node) == 0) || is_own(t, node))
+  (void)err;
+  if (!node || is_own(t, node) || !msg_mongo_is_alive(t->s, doc) || !bson_iter_init(&it, doc) ||
+      !bson_iter_find_descendant(&it, "sq.listens", &list) || !BSON_ITER_HOLDS_ARRAY(&list) ||
+      !bson_iter_recurse(&list, &pattern))
     return MSG_OK;
-  msg_free(t->last);
-  t->last = msg_strdup(node);
-  if (!t->last)
-    return msg_err_nomem(err);
-  if (!bson_iter_init(&it, doc) ||
-      !bson_iter_find_descendant(&it, "map_value.message_listeners_by_name", &names) ||
-      !BSON_ITER_HOLDS_DOCUMENT(&names) || !bson_iter_recurse(&names, &topic))
-    return MSG_OK;
-  while (rc == MSG_OK && bson_iter_next(&topic)) {
-    msg_listener row = {t->last, (char *)bson_iter_key(&topic)};
+  while (rc == MSG_OK && bson_iter_next(&pattern)) {
+    if (!BSON_ITER_HOLDS_UTF8(&pattern))
+      continue;
+    msg_listener row = {(char *)node, (char *)bson_iter_utf8(&pattern, NULL), true};
+    rc = t->fn(t->arg, &row);
+  }
+  return rc;
+}
+
+static int tell_answer(void *arg, const msg_mongo_answer *a, msg_err *err) {
+  struct telling *t = arg;
+  bson_iter_t topic = a->topics;
+  int rc = MSG_OK;
+  (void)err;
+  while (rc == MSG_OK && !is_own(t, a->node) && bson_iter_next(&topic)) {
+    msg_listener row = {(char *)a->node, (char *)bson_iter_key(&topic), true};
     if (strcmp(row.pattern, MSG_MONGO_STATUS_TOPIC) != 0)
       rc = t->fn(t->arg, &row);
   }
   return rc;
 }
 
-static mongoc_cursor_t *query_answers(const msg_mongo_session *s, msg_mongo_use *u,
-                                      const msg_mongo_places *places) {
-  bson_t *filter = BCON_NEW("topic", BCON_UTF8(MSG_MONGO_STATUS_TOPIC), "in_answer_to", "{", "$ne",
-                            BCON_NULL, "}");
-  bson_t *project = BCON_NEW("sender", BCON_INT32(1), "timestamp", BCON_INT32(1),
-                             "map_value.message_listeners_by_name", BCON_INT32(1));
-  bson_t *sort = BCON_NEW("sender", BCON_INT32(1), "timestamp", BCON_INT32(-1));
-  msg_mongo_pipe pipe;
-  msg_mongo_append_alive(filter, msg_mongo_now_ms(s->store));
-  msg_mongo_pipe_begin(&pipe, places, filter, project);
-  msg_mongo_pipe_add(&pipe, "$sort", sort);
-  mongoc_cursor_t *cursor = msg_mongo_pipe_run(&pipe, u, NULL);
-  bson_destroy(sort);
-  bson_destroy(project);
+static int tell_elsewhere(struct telling *t, msg_mongo_use *u, msg_err *err) {
+  bson_t *filter = BCON_NEW("sq.listens.0", "{", "$exists", BCON_BOOL(true), "}");
+  int rc = msg_mongo_each(u, t->s->names.participants, "listeners", filter, NULL, tell_participant,
+                          t, err);
   bson_destroy(filter);
-  return cursor;
-}
-
-static int each_answer(msg_mongo_session *s, msg_mongo_use *u, struct telling *t, msg_err *err) {
-  msg_mongo_places places = {0};
-  const bson_t *doc;
-  int rc = msg_mongo_places_all(s, u, &places, err);
-  if (rc == MSG_OK && places.n) {
-    mongoc_cursor_t *cursor = query_answers(s, u, &places);
-    while ((rc = msg_mongo_next(u, cursor, "listeners", &doc, err)) == MSG_OK)
-      if ((rc = tell(t, doc, err)) != MSG_OK)
-        break;
-    mongoc_cursor_destroy(cursor);
-  }
-  msg_mongo_places_clear(&places);
-  return rc == MSG_NOTFOUND ? MSG_OK : rc;
+  return rc == MSG_OK ? msg_mongo_answers(t->s, u, NULL, NULL, tell_answer, t, err) : rc;
 }
 
 static int tell_all(msg_mongo_session *s, msg_listener_fn fn, void *arg, msg_err *err) {
   msg_mongo_own *own = NULL;
   msg_mongo_use u;
-  struct telling t = {.fn = fn, .arg = arg};
+  struct telling t = {.s = s, .fn = fn, .arg = arg};
   int rc = msg_mongo_own_list(s->store, s->queue, &own, &t.own_count, err);
   if (rc == MSG_OK)
     rc = msg_mongo_take(s->store, "listeners", &u, err);
   if (rc == MSG_OK) {
     t.own = own;
-    rc = each_answer(s, &u, &t, err);
+    rc = tell_elsewhere(&t, &u, err);
     msg_mongo_give(&u);
   }
-  msg_free(t.last);
   msg_mongo_own_free(own, t.own_count);
   return rc;
 }

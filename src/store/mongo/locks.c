@@ -4,6 +4,7 @@
 
 #include "base/mem.h"
 #include "store/mongo/pipe.h"
+#include "store/mongo/query.h"
 
 #define LOCKS_MAX 10000
 

@@ -1,68 +1,79 @@
-/* marks.h - what this process handed out and the server does not know yet: a node's message is in
- * here from the moment one of its threads takes it until the mark is written, by that thread or,
- * later, by the store's marker thread. If the process dies before, the message is handed out once
- * more. */
+/* marks.h - what this process handed out and the server does not know yet. A message is in here for
+ * its node from the moment one of its threads takes it until a majority has the mark, which the
+ * store's marker thread writes after the hand-out. If the process dies before, the message is
+ * handed out once more. */
 #ifndef MSG_MONGO_MARKS_H
 #define MSG_MONGO_MARKS_H
 
 #include "store/mongo/place.h"
 #include "store/mongo/query.h"
 
-struct msg_mongo_mark {
-  msg_oid id;
+/* A node at a place; one with nothing goes. */
+typedef struct msg_mongo_seer {
+  struct msg_mongo_seer *next;
   char *node;
-  bool later;   /* the marker's to write */
-  bool writing; /* it is at it */
-};
+  struct msg_mongo_mark {
+    msg_oid id;
+    enum msg_mongo_mark_state {
+      MSG_MONGO_TAKEN,  /* by a thread, which looks at it */
+      MSG_MONGO_HANDED, /* out: for the marker */
+      MSG_MONGO_WRITING /* by the marker */
+    } state;
+    bool deletes; /* the message goes after processing */
+  } * at;         /* by their ids */
+  size_t n, cap;
+} msg_mongo_seer;
 
-/** Take it for the node: false when another thread has it. nomem: *nomem. */
-bool msg_mongo_marks_take(msg_mongo_session *s, const char *node, const msg_oid *id, bool *nomem);
-void msg_mongo_marks_drop(msg_mongo_session *s, const char *node, const msg_oid *id);
-bool msg_mongo_marks_have(msg_mongo_session *s, const char *node, const msg_oid *id);
-/** Those of a node now, appended. What a query finds that started later bears their marks or is one
- *  of them. Errors: MSG_NOMEM. */
-int msg_mongo_marks_copy(msg_mongo_session *s, const char *node, msg_mongo_ids *out);
+/** Take those that no other thread of the node has: mine[i]. Errors: MSG_NOMEM none was taken. */
+int msg_mongo_marks_take(msg_mongo_session *s, const char *node, const msg_list *list, bool *mine,
+                         msg_err *err);
+/** Of those that were taken these are won, whose marks are to be written; the others are free
+ *  again. */
+void msg_mongo_marks_hand_out(msg_mongo_session *s, const char *node, const msg_list *list,
+                              const bool *mine, const bool *won);
+/** Those of a node now, by their ids, appended to what is empty. What a query finds that started
+ *  later bears their marks or is one of them. Errors: MSG_NOMEM. */
+int msg_mongo_marks_copy(msg_mongo_session *s, const char *node, msg_mongo_ids *out, msg_err *err);
+/** Is there any of the queue that was handed out? Holds: the store's mtx. */
+bool msg_mongo_marks_any_locked(const msg_mongo_session *s);
 
-/* A mark whose outcome is not known: it is taken back, by its token. */
-typedef struct msg_mongo_unmark {
-  struct msg_mongo_unmark *next;
-  char *node;
+/* Who has seen what. */
+typedef struct msg_mongo_seen_by {
+  msg_mongo_texts nodes;
   msg_mongo_ids ids;
-  char token[MSG_OID_HEX + 1];
-  int64_t since_ms, at_ms; /* monotonic; not before */
-  bool again;              /* it was done once: looks for the write that was under way */
-} msg_mongo_unmark;
+  bool deletes;
+} msg_mongo_seen_by;
+
+typedef struct msg_mongo_seen_list {
+  msg_mongo_place *place; /* NULL: empty */
+  msg_mongo_seen_by *at;
+  size_t n, cap;
+} msg_mongo_seen_list;
+
+/** The marks of one place to write next, at most `max` of a node; nodes that have seen the same are
+ *  one. *full: there are more. Holds: the store's mtx. */
+void msg_mongo_marks_gather_locked(msg_mongo_store *store, size_t max, msg_mongo_seen_list *out,
+                                   bool *full);
+/** They are written; or not, and wait again. Holds: the store's mtx. */
+void msg_mongo_marks_written_locked(const msg_mongo_seen_list *l, bool written);
+void msg_mongo_seen_list_clear(msg_mongo_seen_list *l);
+void msg_mongo_seers_free(msg_mongo_place *p);
 
 /* ---- marker.c ---- */
 
-/** Their mark may have been written, and its caller knows nothing: it is taken back once the server
- *  is there, and until then they stay taken. Owns: ids, which is emptied. False: no memory. */
-bool msg_mongo_marks_regret(msg_mongo_session *s, const char *node, msg_mongo_ids *ids,
-                            const char *token);
-
-/** There is something to do for it. False: no thread can be had. Thread: holds the store's mtx. */
+/** See that it runs. Errors: no thread can be had. */
+int msg_mongo_marker_start(msg_mongo_store *store, msg_err *err);
+/** There is something to undo. False: no thread can be had. Holds: the store's mtx. */
 bool msg_mongo_marker_rouse_locked(msg_mongo_store *store);
-/** The marks of these, which were taken, are to be written soon. False: no thread can be had, the
- *  caller has to write them. */
-bool msg_mongo_marks_later(msg_mongo_session *s, const char *node, const msg_mongo_ids *ids);
+/** There is something to mark, by and by. Holds: the store's mtx. */
+void msg_mongo_marker_linger_locked(msg_mongo_store *store);
 /** Write what is left, at most for some seconds, and end the marker thread. Before the pools go. */
 void msg_mongo_marks_stop(msg_mongo_store *store);
 
 /* ---- seen.c ---- */
 
-/** Take `node` out of processed_by of those that bear the token in sq.by. */
-int msg_mongo_unmark_seen(msg_mongo_use *u, const char *collection, const msg_mongo_unmark *x,
-                          msg_err *err);
-
-/* Who has seen what. */
-typedef struct msg_mongo_seen_by {
-  char *node;
-  msg_mongo_ids ids;
-} msg_mongo_seen_by;
-
-/** Append each node to processed_by of its messages where it is not there yet: one call.
- *  Idempotent. n > 0. */
-int msg_mongo_mark_seen(msg_mongo_use *u, const char *collection, const msg_mongo_seen_by *nodes,
-                        size_t n, msg_err *err);
+/** Append each node to processed_by of its messages where it is not there yet: one call, and one
+ *  more where some go after processing. Idempotent. */
+int msg_mongo_mark_seen(msg_mongo_use *u, const msg_mongo_seen_list *l, msg_err *err);
 
 #endif

@@ -139,6 +139,9 @@ static int session_open(msg_store *base, msg_host *host, const char *queue,
   }
   s->participant_timeout_ms = settings->participant_timeout_ms;
   s->write_timeout_ms = settings->write_timeout_ms;
+  s->update_ms = 1000 * settings->registry_update_interval_s;
+  s->registry = settings->registry_enabled;
+  s->sweeps = settings->dm_cleanup_orphans_on_startup;
   s->lean = strcmp(msg_settings_indexes(settings), "lean") == 0;
   s->check = msg_settings_implementation_check(settings)[0];
   *out = &s->base;
@@ -180,10 +183,10 @@ const struct msg_store_ops msg_mongo_ops = {
     .listen = msg_mongo_listen_to,
     .unlisten = msg_mongo_unlisten,
     .listeners = msg_mongo_listeners,
+    .ask_listeners = msg_mongo_ask_listeners,
     .unseen = msg_mongo_unseen,
     .seen = msg_mongo_seen,
     .seen_soon = msg_mongo_seen_soon,
-    .seen_later = msg_mongo_seen_later,
     .claim = msg_mongo_claim_due,
     .claimable = msg_mongo_claimable_due,
     .settle = msg_mongo_settle_due,
@@ -201,6 +204,7 @@ const struct msg_store_ops msg_mongo_ops = {
     .lanes = msg_mongo_lanes,
     .lane_drop = msg_mongo_lane_drop,
     .deadline = msg_mongo_deadline,
+    .unanswered = msg_mongo_unanswered,
     .warning = msg_mongo_warning,
     .describe = msg_mongo_describe,
     .watch_next = msg_mongo_watch_next,

@@ -33,6 +33,9 @@ typedef struct msg_mongo_queue {
   const msg_mongo_layout *layout;
   msg_mongo_names names;
   struct msg_mongo_place *main; /* NULL: there are as many as topics */
+  /* shared: atomic. Monotonic: when to ask who is there; 0 nobody here wants to know. registry.h */
+  _Atomic int64_t registry_due_ms;
+  atomic_bool registry_asked; /* whoever lives could answer since */
   /* shared: guarded by the store's mtx */
   struct msg_mongo_regret *regrets; /* regret.h */
 } msg_mongo_queue;
@@ -78,8 +81,10 @@ typedef struct msg_mongo_session {
   msg_mongo_names names;          /* messages and locks: of the place */
   int64_t participant_timeout_ms; /* from the settings of session_open, as the rest */
   int64_t write_timeout_ms;
-  bool lean;  /* only the indexes that we need */
-  char check; /* implementation_check: 'w', 't', 'i' */
+  int64_t update_ms;     /* registry_update_interval_s */
+  bool registry, sweeps; /* registry_enabled; and dm_cleanup_orphans_on_startup */
+  bool lean;             /* only the indexes that we need */
+  char check;            /* implementation_check: 'w', 't', 'i' */
 } msg_mongo_session;
 
 /* ---- pool.c: clients ---- */
@@ -135,6 +140,8 @@ void msg_mongo_append_now(bson_t *doc, const char *key, int64_t plus_ms);
 
 /* ---- run.c: commands ---- */
 
+/** To the opts of a look: so many at most, all by one reply where they fit into it. */
+void msg_mongo_append_limit(bson_t *opts, int64_t limit);
 /** To the opts of a look for what may be handed out: see msg_mongo_store.streams. */
 void msg_mongo_append_durable(const msg_mongo_store *store, bson_t *opts);
 
@@ -148,10 +155,6 @@ typedef struct msg_mongo_result {
 int msg_mongo_update(msg_mongo_use *u, const char *collection, const char *what,
                      const bson_t *filter, const bson_t *change, msg_mongo_result *out,
                      msg_err *err);
-/** The same acknowledged by the primary alone, and not tried again: an error leaves it unknown. */
-int msg_mongo_update_soon(msg_mongo_use *u, const char *collection, const char *what,
-                          const bson_t *filter, const bson_t *change, msg_mongo_result *out,
-                          msg_err *err);
 /** delete_many. */
 int msg_mongo_delete(msg_mongo_use *u, const char *collection, const char *what,
                      const bson_t *filter, msg_mongo_result *out, msg_err *err);
@@ -209,14 +212,17 @@ bool msg_mongo_lost_indexes(msg_mongo_session *s, const msg_err *err);
  *  *moved (may be NULL): how many. */
 int msg_mongo_sweep(msg_mongo_session *s, msg_mongo_use *u, int64_t max_attempts, bool force,
                     int *moved, msg_err *err);
+/** Before a look at a queue: what is due of what waits goes out. Nothing where nothing waits
+ *  apart. */
+int msg_mongo_sweep_apart(const msg_mongo_session *s, msg_mongo_use *u, msg_err *err);
 /** For a thread that idles: what no time tells of groups, if it is time for it and the queue has
  *  groups. *moved as above. */
 int msg_mongo_sweep_groups(msg_mongo_session *s, int *moved, msg_err *err);
 
 /* ---- marker.c ---- */
 
-/** Wait until the marks that were left for later are written in this queue, at most for
- *  write_timeout_ms: for verbs that show who has seen what. */
+/** Wait until what was handed out is marked in this queue, at most for write_timeout_ms: for verbs
+ *  that show who has seen what. */
 void msg_mongo_seen_flush(msg_mongo_session *s);
 
 /* ---- listen.c ("watch"): what a node listens to ---- */
@@ -236,7 +242,8 @@ void msg_mongo_listens_free(msg_mongo_listen *l, size_t n);
  * put.c put   find.c find, get   claim.c claim   claimable.c claimable   settle.c settle
  * unseen.c unseen   seen.c seen   update.c update, remove   purge.c purge, redrive
  * count.c topics, queues, deadline
- * "watch": listen.c, presence.c, lanes.c, watch.c, describe.c */
+ * "watch": listen.c, presence.c, lanes.c, watch.c, describe.c   foreign.c unanswered
+ * registry.c ask_listeners */
 int msg_mongo_put(msg_session *, const msg_actor *, msg_put *, size_t, msg_err *);
 int msg_mongo_find(msg_session *, const msg_filter *, msg_find **, msg_err *);
 int msg_mongo_find_next(msg_find *, msg_message *, msg_err *);
@@ -249,7 +256,6 @@ int msg_mongo_settle(msg_session *, const msg_actor *, const msg_settle *, msg_s
 int msg_mongo_unseen(msg_session *, const msg_actor *, const msg_unseen *, msg_list *, msg_err *);
 int msg_mongo_seen(msg_session *, const msg_actor *, const msg_list *, bool *, msg_err *);
 int msg_mongo_seen_soon(msg_session *, const msg_actor *, const msg_list *, bool *, msg_err *);
-int msg_mongo_seen_later(msg_session *, const msg_actor *, const msg_list *, bool *, msg_err *);
 int msg_mongo_apply(msg_session *, const msg_actor *, msg_unit *, msg_err *);
 int msg_mongo_undo(msg_session *, const msg_actor *, msg_unit *, msg_err *);
 int msg_mongo_change(msg_session *, const msg_actor *, const msg_oid *, const msg_update *,
@@ -263,6 +269,9 @@ int msg_mongo_deadline(msg_session *, int64_t *, msg_err *);
 int msg_mongo_listen_to(msg_session *, const msg_actor *, const char *, bool, msg_err *);
 int msg_mongo_unlisten(msg_session *, const msg_actor *, const char *, msg_err *);
 int msg_mongo_listeners(msg_session *, msg_listener_fn, void *, msg_err *);
+int msg_mongo_ask_listeners(msg_session *, const msg_actor *, const msg_oid *, bool, size_t *,
+                            msg_err *);
+int msg_mongo_unanswered(msg_session *, const msg_actor *, const msg_message *, msg_err *);
 bool msg_mongo_warning(msg_session *, char *, size_t);
 int msg_mongo_describe(msg_session *, msg_describe_fn, void *, msg_err *);
 int msg_mongo_presence_put(msg_session *, const msg_participant *, msg_err *);

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "store/mongo/claiming.h"
+#include "store/mongo/query.h"
 #include "store/mongo/where.h"
 
 #define LOCK_WAIT_MS 200

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "store/mongo/query.h"
 #include "store/mongo/settle.h"
 
 static int cmp_token(const char *a, const char *b) {

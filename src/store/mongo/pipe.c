@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "store/mongo/document.h"
+
 #define TAG "at"
 
 static void append_stage(bson_t *stages, uint32_t *n, const char *name, const bson_t *what) {

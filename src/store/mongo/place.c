@@ -38,11 +38,10 @@ void msg_mongo_places_free(msg_mongo_store *store) {
   while (store->places) {
     msg_mongo_place *p = store->places;
     store->places = p->next;
-    for (size_t i = 0; i < p->mark_count; i++)
-      msg_free(p->marks[i].node);
+    msg_mongo_seers_free(p);
+    msg_mongo_ids_clear(&p->claiming);
     msg_mongo_texts_clear(&p->topics);
     msg_cond_free(p->inserted);
-    msg_free(p->marks);
     msg_free(p);
   }
 }
@@ -126,41 +125,4 @@ int msg_mongo_places_put(const msg_mongo_session *s, const msg_message *m, bool 
   case MSG_MONGO_MAIN: break;
   }
   return msg_mongo_places_add(out, s->queue->main, err);
-}
-
-/* ---- who shares a topic's ---- */
-
-void msg_mongo_place_note(msg_mongo_store *store, msg_mongo_place *p, const char *topic) {
-  msg_mutex_lock(store->mtx);
-  msg_mongo_texts_note(&p->topics, topic); /* one that cannot be kept is met again */
-  msg_mutex_unlock(store->mtx);
-}
-
-static int refuse(const msg_mongo_place *p, const char *topic, const char *other, msg_err *err) {
-  return msg_err_set(err, MSG_INVALID,
-                     "send: topics '%s' and '%s' would share the collection '%s' of layout "
-                     "'multi': choose another name",
-                     msg_show(topic).s, msg_show(other).s, msg_show(p->at.messages).s);
-}
-
-/* Those that are there already are its topics, if there are any. */
-int msg_mongo_place_admit(const msg_mongo_session *at, msg_mongo_use *u, const char *topic,
-                          msg_err *err) {
-  msg_mongo_place *p = at->place;
-  if (p->kind != MSG_MONGO_TOPIC)
-    return MSG_OK;
-  msg_mutex_lock(at->store->mtx);
-  bool known = p->admitted;
-  msg_mutex_unlock(at->store->mtx);
-  int rc = known ? MSG_OK : msg_mongo_place_sample(at, u, err);
-  if (rc != MSG_OK)
-    return rc;
-  msg_mutex_lock(at->store->mtx);
-  if (p->topics.n == 0)
-    msg_mongo_texts_note(&p->topics, topic);
-  p->admitted = true;
-  bool has = p->topics.n == 0 || msg_mongo_texts_have(&p->topics, topic);
-  const char *other = has ? NULL : p->topics.at[0]; /* never freed before the store */
-  msg_mutex_unlock(at->store->mtx);
-  return has ? MSG_OK : refuse(p, topic, other, err);
 }

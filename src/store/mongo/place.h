@@ -6,8 +6,8 @@
 #ifndef MSG_MONGO_PLACE_H
 #define MSG_MONGO_PLACE_H
 
+#include "store/mongo/lists.h"
 #include "store/mongo/mongo.h"
-#include "store/mongo/query.h"
 
 /* A look that is not taken again for a while. */
 typedef struct msg_mongo_turn {
@@ -36,11 +36,10 @@ typedef struct msg_mongo_place {
   size_t served;                          /* sends of the last batch, */
   int64_t served_at_ms;                   /* which was done then, monotonic */
   msg_cond *inserted;                     /* immutable; with the store's mtx */
-  struct msg_mongo_unmark *unmarks;       /* marks.h */
-  struct msg_mongo_mark *marks;           /* marks.h */
-  size_t mark_count, mark_cap;
-  bool admitted;          /* of a topic's: who shares it was looked up */
-  msg_mongo_texts topics; /* of a topic's: those met in it */
+  struct msg_mongo_seer *seers;           /* marks.h */
+  msg_mongo_ids claiming;                 /* what claims of this process are at, in order */
+  bool admitted;                          /* of a topic's: who shares it was looked up */
+  msg_mongo_texts topics;                 /* of a topic's: those met in it */
 } msg_mongo_place;
 
 /* Some of them, borrowed: they live as long as the store. */
@@ -69,41 +68,6 @@ int msg_mongo_places_put(const msg_mongo_session *s, const msg_message *m, bool 
 /** A topic's. No I/O. Errors: as above. */
 int msg_mongo_places_topic(const msg_mongo_session *s, const char *topic, msg_mongo_places *out,
                            msg_err *err);
-/** Before the first message of a topic is put to its place. MSG_INVALID: another topic has it, text
- *  names both. */
-int msg_mongo_place_admit(const msg_mongo_session *at, msg_mongo_use *u, const char *topic,
-                          msg_err *err);
-/** A message of the topic was met there. */
-void msg_mongo_place_note(msg_mongo_store *store, msg_mongo_place *p, const char *topic);
-
-/* Works at one place. */
-typedef int (*msg_mongo_at_fn)(msg_mongo_session *at, msg_mongo_use *u, void *arg, msg_err *err);
-/** At each of these; the first failure ends it. */
-int msg_mongo_places_each(const msg_mongo_session *s, msg_mongo_use *u, const msg_mongo_places *l,
-                          msg_mongo_at_fn fn, void *arg, msg_err *err);
-/** At all of the queue. */
-int msg_mongo_everywhere(const msg_mongo_session *s, msg_mongo_use *u, msg_mongo_at_fn fn,
-                         void *arg, msg_err *err);
-
-/* ---- catalog.c: which there are ---- */
-
-/** Is it the one of this topic? */
-bool msg_mongo_place_is_of(const msg_mongo_place *p, const char *topic);
-/** Note the topics of the messages that are in a topic's collection now. */
-int msg_mongo_place_sample(const msg_mongo_session *at, msg_mongo_use *u, msg_err *err);
-/** The topics known of it; it is sampled where none are. */
-int msg_mongo_place_topics(const msg_mongo_session *s, msg_mongo_use *u, msg_mongo_place *p,
-                           msg_mongo_texts *out, msg_err *err);
-
-/** Where messages of the pattern's topics are (NULL: of any topic), and what is addressed to
- *  `node` (NULL: to nobody). One call where there are many. */
-int msg_mongo_places_of(const msg_mongo_session *s, msg_mongo_use *u, const msg_pattern *pattern,
-                        const char *node, msg_mongo_places *out, msg_err *err);
-/** All of the queue: topics, lanes, what waits apart. */
-int msg_mongo_places_all(const msg_mongo_session *s, msg_mongo_use *u, msg_mongo_places *out,
-                         msg_err *err);
-/** The place of a collection that may be the queue's, NULL if it is none. */
-msg_mongo_place *msg_mongo_place_named(const msg_mongo_session *s, const char *collection);
 /** The node's lane; NULL: there are none, or memory is out. */
 msg_mongo_place *msg_mongo_place_lane(const msg_mongo_session *s, const char *node);
 

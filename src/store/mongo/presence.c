@@ -7,110 +7,15 @@
 #include "base/mem.h"
 #include "base/process.h"
 #include "base/str.h"
+#include "store/mongo/foreign.h"
 #include "store/mongo/interest.h"
 #include "store/mongo/lane.h"
+#include "store/mongo/people.h"
+#include "store/mongo/registry.h"
 #include "store/mongo/tend.h"
 
 /* Morphium removes the document of a node that was silent for three time-outs. */
 #define PRUNE_TIMEOUTS 3
-
-static const char *text_at(const bson_t *doc, const char *path) {
-  bson_iter_t it, at;
-  return bson_iter_init(&it, doc) && bson_iter_find_descendant(&it, path, &at) &&
-                 BSON_ITER_HOLDS_UTF8(&at)
-             ? bson_iter_utf8(&at, NULL)
-             : NULL;
-}
-
-static int64_t number_at(const bson_t *doc, const char *path) {
-  bson_iter_t it, at;
-  return bson_iter_init(&it, doc) && bson_iter_find_descendant(&it, path, &at)
-             ? bson_iter_as_int64(&at)
-             : 0;
-}
-
-/* --- reading ------------------------------------------------------------------------------- */
-
-/* By its process where that can be seen, else by its last sign of life. */
-static bool is_alive(const msg_mongo_session *s, const char *process, int64_t last_seen_ms) {
-  switch (msg_process_liveness(process)) {
-  case MSG_ALIVE: return true;
-  case MSG_DEAD: return false;
-  case MSG_UNKNOWN: break;
-  }
-  return msg_clock_add(last_seen_ms, s->participant_timeout_ms) >= msg_mongo_now_ms(s->store);
-}
-
-static char *copy_of(const char *text, bool *nomem) {
-  char *copy = msg_strdup(text ? text : "");
-  *nomem = *nomem || !copy;
-  return copy;
-}
-
-struct loading {
-  msg_mongo_session *s;
-  msg_mongo_people *people;
-};
-
-static int add_person(void *arg, const bson_t *doc, msg_err *err) {
-  struct loading *l = arg;
-  msg_mongo_people *people = l->people;
-  bool nomem = false;
-  const char *node = text_at(doc, "_id"), *named = text_at(doc, "implementation");
-  const char *ours = text_at(doc, "sq.implementation"), *layout = text_at(doc, "sq.layout");
-  if (!node)
-    return MSG_OK; /* no participant of anybody's */
-  if (msg_grow(&people->at, &people->cap, people->n + 1, sizeof *people->at) != MSG_OK)
-    return msg_err_nomem(err);
-  msg_participant *p = &people->at[people->n++];
-  *p = (msg_participant){
-      .node = copy_of(node, &nomem),
-      .host = copy_of(text_at(doc, "hostname"), &nomem),
-      .implementation = copy_of(ours ? ours : named, &nomem),
-      .layout = copy_of(layout ? layout : msg_mongo_layout_announced(named)->name, &nomem),
-      .process = copy_of(text_at(doc, "sq.process"), &nomem),
-      .pid = (int)number_at(doc, "sq.pid"),
-      .automatic = number_at(doc, "sq.automatic") != 0,
-      .started_at_ms = number_at(doc, "started_at"),
-      .last_seen_ms = number_at(doc, "last_seen"),
-  };
-  if (nomem)
-    return msg_err_nomem(err);
-  p->alive = is_alive(l->s, p->process, p->last_seen_ms);
-  return MSG_OK;
-}
-
-int msg_mongo_people_load(msg_mongo_session *s, msg_mongo_use *u, msg_mongo_people *out,
-                          msg_err *err) {
-  struct loading l = {s, out};
-  bson_t all = BSON_INITIALIZER;
-  bson_t *opts = BCON_NEW("sort", "{", "_id", BCON_INT32(1), "}");
-  *out = (msg_mongo_people){0};
-  int rc =
-      msg_mongo_each(u, s->names.participants, "participants", &all, opts, add_person, &l, err);
-  bson_destroy(&all);
-  bson_destroy(opts);
-  return rc;
-}
-
-void msg_mongo_people_clear(msg_mongo_people *p) {
-  for (size_t i = 0; i < p->n; i++) {
-    msg_free(p->at[i].node);
-    msg_free(p->at[i].host);
-    msg_free(p->at[i].implementation);
-    msg_free(p->at[i].layout);
-    msg_free(p->at[i].process);
-  }
-  msg_free(p->at);
-  *p = (msg_mongo_people){0};
-}
-
-const msg_participant *msg_mongo_people_find(const msg_mongo_people *p, const char *node) {
-  for (size_t i = 0; i < p->n; i++)
-    if (strcmp(p->at[i].node, node) == 0)
-      return &p->at[i];
-  return NULL;
-}
 
 int msg_mongo_presence_list(msg_session *base, msg_participant_fn fn, void *arg, msg_err *err) {
   msg_mongo_session *s = (msg_mongo_session *)base;
@@ -120,6 +25,8 @@ int msg_mongo_presence_list(msg_session *base, msg_participant_fn fn, void *arg,
   if (rc != MSG_OK)
     return rc;
   rc = msg_mongo_people_load(s, &u, &people, err);
+  if (rc == MSG_OK)
+    rc = msg_mongo_people_add_answering(s, &u, &people, err);
   msg_mongo_give(&u);
   for (size_t i = 0; rc == MSG_OK && i < people.n; i++)
     rc = fn(arg, &people.at[i]);
@@ -129,22 +36,44 @@ int msg_mongo_presence_list(msg_session *base, msg_participant_fn fn, void *arg,
 
 /* --- writing ------------------------------------------------------------------------------- */
 
+static void append_listens(bson_t *sq, const msg_mongo_session *s, const char *node) {
+  msg_mongo_tend *t = s->store->tend;
+  bson_t list;
+  char key[16];
+  int n = 0;
+  BSON_APPEND_ARRAY_BEGIN(sq, "listens", &list);
+  msg_mutex_lock(t->mtx);
+  for (size_t i = 0; i < t->heard_count; i++) {
+    if (t->heard[i].queue != s->queue || strcmp(t->heard[i].node, node) != 0)
+      continue;
+    snprintf(key, sizeof key, "%d", n++);
+    BSON_APPEND_UTF8(&list, key, t->heard[i].pattern);
+  }
+  msg_mutex_unlock(t->mtx);
+  bson_append_array_end(sq, &list);
+}
+
 /* As Morphium writes them: $set of the whole document, its _id too. */
-static bson_t *document_of(const msg_mongo_layout *layout, const msg_participant *p,
-                           int64_t last_seen_ms, bool claims) {
-  return BCON_NEW("$set", "{", "_id", BCON_UTF8(p->node), "implementation",
-                  BCON_UTF8(layout->implementation), "hostname", BCON_UTF8(p->host ? p->host : ""),
-                  "started_at", BCON_INT64(p->started_at_ms), "last_seen", BCON_INT64(last_seen_ms),
-                  "sq", "{", "implementation", BCON_UTF8(p->implementation), "layout",
-                  BCON_UTF8(p->layout && p->layout[0] ? p->layout : layout->name), "process",
-                  BCON_UTF8(p->process), "pid", BCON_INT32(p->pid), "automatic",
-                  BCON_BOOL(p->automatic), "claims", BCON_BOOL(claims), "}", "}");
+static bson_t *document_of(const msg_mongo_session *s, const msg_participant *p,
+                           int64_t last_seen_ms) {
+  const msg_mongo_layout *layout = s->queue->layout;
+  bson_t *sq = BCON_NEW("implementation", BCON_UTF8(p->implementation), "layout",
+                        BCON_UTF8(p->layout && p->layout[0] ? p->layout : layout->name), "process",
+                        BCON_UTF8(p->process), "pid", BCON_INT32(p->pid), "automatic",
+                        BCON_BOOL(p->automatic), "claims", BCON_BOOL(msg_mongo_interest_claims(s)));
+  append_listens(sq, s, p->node);
+  bson_t *change = BCON_NEW(
+      "$set", "{", "_id", BCON_UTF8(p->node), "implementation", BCON_UTF8(layout->implementation),
+      "hostname", BCON_UTF8(p->host ? p->host : ""), "started_at", BCON_INT64(p->started_at_ms),
+      "last_seen", BCON_INT64(last_seen_ms), "sq", BCON_DOCUMENT(sq), "}");
+  bson_destroy(sq);
+  return change;
 }
 
 static bool add_upsert(msg_mongo_session *s, mongoc_bulk_operation_t *bulk,
                        const msg_participant *p, int64_t last_seen_ms, bson_error_t *error) {
   bson_t *filter = BCON_NEW("_id", BCON_UTF8(p->node));
-  bson_t *change = document_of(s->queue->layout, p, last_seen_ms, msg_mongo_interest_claims(s));
+  bson_t *change = document_of(s, p, last_seen_ms);
   bson_t *opts = BCON_NEW("upsert", BCON_BOOL(true));
   bool ok = mongoc_bulk_operation_update_one_with_opts(bulk, filter, change, opts, error);
   bson_destroy(filter);
@@ -183,66 +112,6 @@ static mongoc_bulk_operation_t *new_bulk(msg_mongo_session *s, msg_mongo_use *u)
   return bulk;
 }
 
-/* --- the implementation check -------------------------------------------------------------- */
-
-/* What was announced by somebody who lives and lays the queue out otherwise. */
-struct foreign {
-  int64_t since_ms;
-  char node[80], implementation[80];
-  int count;
-};
-
-static int note_foreign(void *arg, const bson_t *doc, msg_err *err) {
-  struct foreign *f = arg;
-  const char *node = text_at(doc, "_id"), *named = text_at(doc, "implementation");
-  (void)err;
-  if (!node || !named || number_at(doc, "last_seen") < f->since_ms)
-    return MSG_OK;
-  if (f->count++ == 0) {
-    snprintf(f->node, sizeof f->node, "%s", msg_show(node).s);
-    snprintf(f->implementation, sizeof f->implementation, "%s", msg_show(named).s);
-  }
-  return MSG_OK;
-}
-
-static int find_foreign(msg_mongo_session *s, msg_mongo_use *u, struct foreign *f, msg_err *err) {
-  f->since_ms = msg_mongo_now_ms(s->store) - s->participant_timeout_ms;
-  bson_t *filter = BCON_NEW("implementation", "{", "$nin", "[",
-                            BCON_UTF8(s->queue->layout->implementation), BCON_NULL, "]", "}");
-  int rc = msg_mongo_each(u, s->names.participants, "announce", filter, NULL, note_foreign, f, err);
-  bson_destroy(filter);
-  return rc;
-}
-
-static void set_warning(msg_mongo_session *s, const struct foreign *f) {
-  char text[sizeof s->store->tend->layout.text] = "";
-  if (f->count > 0)
-    snprintf(
-        text, sizeof text,
-        "%d node%s of another layout on queue '%s', such as '%.60s' (%.60s): messages get lost "
-        "between layouts",
-        f->count, f->count == 1 ? "" : "s", s->queue->name, f->node, f->implementation);
-  msg_mongo_warn(s->store, &s->store->tend->layout, text);
-}
-
-/* Answers get lost between layouts. `node`: who joins; NULL: a heartbeat, which only warns. */
-static int check(msg_mongo_session *s, msg_mongo_use *u, const char *node, msg_err *err) {
-  struct foreign f = {0};
-  if (s->check == 'i')
-    return MSG_OK;
-  int rc = find_foreign(s, u, &f, err);
-  if (rc != MSG_OK)
-    return rc;
-  set_warning(s, &f);
-  if (f.count == 0 || s->check != 't' || !node)
-    return MSG_OK;
-  return msg_err_set(err, MSG_MISUSE,
-                     "announce '%s': node '%s' lays queue '%s' out as %s, and messages get lost "
-                     "between layouts: give all its nodes one, or open with implementation_check "
-                     "'warn'",
-                     msg_show(node).s, f.node, s->queue->name, f.implementation);
-}
-
 /* --- the verbs ----------------------------------------------------------------------------- */
 
 static int delete_one(msg_mongo_session *s, msg_mongo_use *u, const char *node, int64_t *count,
@@ -275,19 +144,21 @@ static int check_lane(msg_mongo_session *s, msg_mongo_use *u, const msg_particip
   return rc;
 }
 
+/* Its lane comes last: from then on whoever would drop it sees that its owner lives. */
 static int put(msg_mongo_session *s, msg_mongo_use *u, const msg_participant *p, msg_err *err) {
   bson_error_t error = {0};
   int64_t gone;
   int rc = check_lane(s, u, p, err);
-  if (rc == MSG_OK)
-    rc = msg_mongo_lane_make(s, u, p->node, err);
   if (rc != MSG_OK)
     return rc;
   mongoc_bulk_operation_t *bulk = new_bulk(s, u);
   rc = run_bulk(s, bulk, add_upsert(s, bulk, p, p->last_seen_ms, &error), &error, err);
+  if (rc != MSG_OK)
+    return rc;
+  rc = msg_mongo_foreign_check(s, u, p->node, err);
   if (rc == MSG_OK)
-    rc = check(s, u, p->node, err);
-  if (rc == MSG_MISUSE)
+    rc = msg_mongo_lane_make(s, u, p->node, err);
+  if (rc != MSG_OK)
     delete_one(s, u, p->node, &gone, NULL);
   return rc;
 }
@@ -301,29 +172,80 @@ int msg_mongo_presence_put(msg_session *base, const msg_participant *p, msg_err 
   rc = put(s, &u, p, err);
   msg_mongo_give(&u);
   if (rc == MSG_OK && strcmp(p->process, msg_process_self()) == 0)
-    rc = msg_mongo_own_put(s->store, s->queue, p, err);
+    rc = msg_mongo_own_put(s, p, err);
+  if (rc == MSG_OK && s->registry)
+    msg_mongo_registry_begin(s->queue);
   if (rc == MSG_OK && !p->automatic)
     msg_mongo_interest_widen(s->store);
   return rc;
 }
 
-int msg_mongo_heartbeat(msg_mongo_session *s, msg_mongo_use *u, msg_err *err) {
-  msg_mongo_own *own = NULL;
-  size_t n = 0;
+static uint64_t heard_version(const msg_mongo_session *s) {
+  msg_mutex_lock(s->store->tend->mtx);
+  uint64_t version = s->store->tend->heard_version;
+  msg_mutex_unlock(s->store->tend->mtx);
+  return version;
+}
+
+static int beat(msg_mongo_session *s, msg_mongo_use *u, const msg_mongo_own *own, size_t n,
+                msg_err *err) {
   bson_error_t error = {0};
   int64_t now_ms = msg_mongo_now_ms(s->store);
-  int rc = msg_mongo_own_list(s->store, s->queue, &own, &n, err);
-  if (rc != MSG_OK || n == 0) {
-    msg_mongo_own_free(own, n);
-    return rc;
-  }
   mongoc_bulk_operation_t *bulk = new_bulk(s, u);
   bool ok = add_prune(bulk, now_ms - PRUNE_TIMEOUTS * s->participant_timeout_ms, &error);
   for (size_t i = 0; ok && i < n; i++)
     ok = add_upsert(s, bulk, &own[i].row, now_ms, &error);
-  rc = run_bulk(s, bulk, ok, &error, err);
+  return run_bulk(s, bulk, ok, &error, err);
+}
+
+/* What somebody began to listen to meanwhile may be overwritten: again. */
+int msg_mongo_heartbeat(msg_mongo_session *s, msg_mongo_use *u, msg_err *err) {
+  msg_mongo_own *own = NULL;
+  size_t n = 0;
+  uint64_t version;
+  int rc = msg_mongo_own_list(s->store, s->queue, &own, &n, err);
+  if (rc == MSG_OK && n > 0) {
+    do {
+      version = heard_version(s);
+      rc = beat(s, u, own, n, err);
+    } while (rc == MSG_OK && version != heard_version(s));
+    if (rc == MSG_OK)
+      rc = msg_mongo_foreign_check(s, u, NULL, err);
+  }
   msg_mongo_own_free(own, n);
-  return rc == MSG_OK ? check(s, u, NULL, err) : rc;
+  return rc;
+}
+
+int64_t msg_mongo_beat_ms(const msg_mongo_session *s) {
+  const msg_mongo_tend *t = s->store->tend;
+  int64_t ms = s->update_ms;
+  msg_mutex_lock(t->mtx);
+  for (size_t i = 0; i < t->own_count; i++)
+    if (t->own[i].queue == s->queue && t->own[i].update_ms < ms)
+      ms = t->own[i].update_ms;
+  msg_mutex_unlock(t->mtx);
+  return ms;
+}
+
+/* Best effort: the next heartbeat says so, too. Who looks asks the primary. */
+void msg_mongo_presence_tell(msg_mongo_session *s, const char *node, const char *pattern,
+                             bool listens) {
+  msg_mongo_use u;
+  if (!msg_mongo_own_has(s->store, s->queue, node) ||
+      msg_mongo_take_bounded(s, "listen", &u, NULL) != MSG_OK)
+    return;
+  mongoc_collection_t *c = msg_mongo_collection(&u, s->names.participants);
+  bson_t *opts = BCON_NEW("writeConcern", "{", "w", BCON_INT32(1), "}");
+  bson_t *filter = BCON_NEW("_id", BCON_UTF8(node));
+  bson_t *change =
+      BCON_NEW(listens ? "$addToSet" : "$pull", "{", "sq.listens", BCON_UTF8(pattern), "}");
+  msg_mongo_bound(&u);
+  mongoc_collection_update_one(c, filter, change, opts, NULL, NULL);
+  bson_destroy(change);
+  bson_destroy(filter);
+  bson_destroy(opts);
+  mongoc_collection_destroy(c);
+  msg_mongo_give(&u);
 }
 
 static int no_participant(const char *node, msg_err *err) {
@@ -362,5 +284,7 @@ int msg_mongo_presence_withdraw(msg_session *base, const char *node, bool only_d
     return rc;
   rc = withdraw(s, &u, node, only_dead, err);
   msg_mongo_give(&u);
+  if (rc == MSG_OK && !only_dead) /* who has the id next shall not be handed the same */
+    msg_mongo_seen_flush(s);
   return rc;
 }

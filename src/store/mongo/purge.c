@@ -2,9 +2,12 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "store/mongo/catalog.h"
 #include "store/mongo/change.h"
 #include "store/mongo/group.h"
 #include "store/mongo/locks.h"
+#include "store/mongo/query.h"
+#include "store/mongo/topics.h"
 
 /* ---- purge ---- */
 

@@ -4,6 +4,7 @@
 
 #include "base/mem.h"
 #include "base/str.h"
+#include "store/mongo/query.h"
 #include "store/mongo/tend.h"
 
 /* All topics' collections; "lck_" begins their locks. */
@@ -51,20 +52,4 @@ bson_t *msg_mongo_reach(const msg_mongo_session *s) {
                            BCON_REGEX(regex ? regex : "", ""), "}", "]");
   msg_free(regex);
   return match;
-}
-
-static bool is_lane_of(const msg_mongo_session *s, const char *node, const char *collection) {
-  msg_mongo_at at;
-  msg_mongo_at_lane(s->queue->layout, &s->queue->names, node, &at);
-  return strcmp(at.messages, collection) == 0;
-}
-
-bool msg_mongo_owns_lane(const msg_mongo_session *s, const char *collection) {
-  msg_mongo_tend *t = s->store->tend;
-  bool is = false;
-  msg_mutex_lock(t->mtx);
-  for (size_t i = 0; !is && i < t->own_count; i++)
-    is = t->own[i].queue == s->queue && is_lane_of(s, t->own[i].row.node, collection);
-  msg_mutex_unlock(t->mtx);
-  return is;
 }

@@ -7,7 +7,5 @@
 
 /** A $match on the events' collections; what ends a stream has none, and matches. */
 bson_t *msg_mongo_reach(const msg_mongo_session *s);
-/** Is it the lane of a node of this process? */
-bool msg_mongo_owns_lane(const msg_mongo_session *s, const char *collection);
 
 #endif

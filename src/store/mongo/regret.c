@@ -5,11 +5,13 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "store/mongo/catalog.h"
 #include "store/mongo/change.h"
 #include "store/mongo/group.h"
 #include "store/mongo/job.h"
 #include "store/mongo/marks.h"
 #include "store/mongo/place.h"
+#include "store/mongo/query.h"
 
 #define PAUSE_MS   500    /* after a failure, and at least between looks */
 #define LOOKS_MS   240000 /* how long a write may be under way */

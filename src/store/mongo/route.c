@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "store/mongo/topics.h"
 
 bool msg_mongo_is_later(const msg_mongo_session *s, const msg_message *m, int64_t now_ms) {
   return m->deliver_at_ms > m->timestamp_ms &&

@@ -51,25 +51,6 @@ int msg_mongo_update(msg_mongo_use *u, const char *collection, const char *what,
   return write_many(u, collection, what, filter, change, out, err);
 }
 
-int msg_mongo_update_soon(msg_mongo_use *u, const char *collection, const char *what,
-                          const bson_t *filter, const bson_t *change, msg_mongo_result *out,
-                          msg_err *err) {
-  mongoc_collection_t *c = msg_mongo_collection(u, collection);
-  bson_t *opts = BCON_NEW("writeConcern", "{", "w", BCON_INT32(1), "}");
-  bson_error_t error;
-  bson_t reply;
-  int rc = MSG_OK;
-  if (!mongoc_collection_update_many(c, filter, change, opts, &reply, &error))
-    rc = msg_mongo_fail(u->store, what, &error, &reply, err);
-  else
-    *out = (msg_mongo_result){.matched = field(&reply, "matchedCount"),
-                              .modified = field(&reply, "modifiedCount")};
-  bson_destroy(&reply);
-  bson_destroy(opts);
-  mongoc_collection_destroy(c);
-  return rc;
-}
-
 int msg_mongo_delete(msg_mongo_use *u, const char *collection, const char *what,
                      const bson_t *filter, msg_mongo_result *out, msg_err *err) {
   return write_many(u, collection, what, filter, NULL, out, err);
@@ -78,6 +59,12 @@ int msg_mongo_delete(msg_mongo_use *u, const char *collection, const char *what,
 void msg_mongo_append_durable(const msg_mongo_store *store, bson_t *opts) {
   if (atomic_load(&store->streams))
     BCON_APPEND(opts, "readConcern", "{", "level", "majority", "}");
+}
+
+/* One more: with a batch of just the limit the server keeps its cursor for a reply of nothing. */
+void msg_mongo_append_limit(bson_t *opts, int64_t limit) {
+  BSON_APPEND_INT64(opts, "limit", limit);
+  BSON_APPEND_INT64(opts, "batchSize", limit < INT32_MAX ? limit + 1 : limit);
 }
 
 mongoc_cursor_t *msg_mongo_query(msg_mongo_use *u, const char *collection, const bson_t *filter,

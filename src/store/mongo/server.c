@@ -105,8 +105,20 @@ static void diagnose(const mongoc_uri_t *uri, msg_err *err) {
 
 /* --- meeting ------------------------------------------------------------------------------- */
 
+/* Morphium's own server takes no update by pipeline, which marks, claims and settling are, and
+ * leaves out what it cannot compute. */
+static bool is_poppydb(const bson_t *hello) {
+  bson_iter_t it;
+  return bson_iter_init_find(&it, hello, "poppyDB") && bson_iter_as_bool(&it);
+}
+
 static int read_hello(msg_mongo_store *s, const bson_t *hello, msg_err *err) {
   const char *kind = text_of(hello, "msg");
+  if (is_poppydb(hello))
+    return msg_err_set(err, MSG_UNSUPPORTED,
+                       "open: the server is PoppyDB, which takes no updates by pipeline: use "
+                       "MongoDB 4.2 or newer, for the Java nodes too (MongoDB at %s)",
+                       s->hosts);
   s->sharded = kind && strcmp(kind, "isdbgrid") == 0;
   s->replicated = s->sharded || text_of(hello, "setName") != NULL;
   if (number_of(hello, "maxWireVersion") >= OLDEST_WIRE)

@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "base/process.h"
 #include "base/str.h"
+#include "store/mongo/answers.h"
 #include "store/mongo/tend.h"
 
 #define ANSWER_PRIORITY_STEP 10
@@ -26,20 +27,38 @@ static void append_json_text(msg_str *s, const char *text) {
   msg_str_append(s, "\"");
 }
 
-/* Only the keys matter to registries, and that there are some. */
+static void append_listener(msg_str *s, const char *pattern) {
+  msg_str_append(s, ",");
+  append_json_text(s, pattern);
+  msg_str_append(s, ":[\"" MSG_MONGO_STATUS_CLASS "\"]");
+}
+
+static bool is_heard_locked(const msg_mongo_tend *t, const msg_mongo_own *own,
+                            const char *pattern) {
+  for (size_t i = 0; i < t->heard_count; i++)
+    if (t->heard[i].queue == own->queue && strcmp(t->heard[i].node, own->row.node) == 0 &&
+        strcmp(t->heard[i].pattern, pattern) == 0)
+      return true;
+  return false;
+}
+
+/* Only the keys matter to registries, and that there are some. What is claimed here is told by all
+ * nodes: to Java's registries a job needs a listener as well. */
 static void append_listeners(msg_str *s, msg_mongo_store *store, const msg_mongo_own *own) {
   msg_mongo_tend *t = store->tend;
-  msg_str_append(s,
-                 "\"message_listeners_by_name\":{\"" MSG_MONGO_STATUS_TOPIC "\":[\"sqlite-msg\"]");
+  msg_str_append(s, "\"message_listeners_by_name\":{\"" MSG_MONGO_STATUS_TOPIC
+                    "\":[\"" MSG_MONGO_STATUS_CLASS "\"]");
   msg_mutex_lock(t->mtx);
   for (size_t i = 0; i < t->heard_count; i++) {
     const msg_mongo_heard *h = &t->heard[i];
-    if (h->queue != own->queue || strcmp(h->node, own->row.node) != 0 ||
-        strcmp(h->pattern, MSG_MONGO_STATUS_TOPIC) == 0)
-      continue;
-    msg_str_append(s, ",");
-    append_json_text(s, h->pattern);
-    msg_str_append(s, ":[\"sqlite-msg\"]");
+    if (h->queue == own->queue && strcmp(h->node, own->row.node) == 0 &&
+        strcmp(h->pattern, MSG_MONGO_STATUS_TOPIC) != 0)
+      append_listener(s, h->pattern);
+  }
+  for (size_t i = 0; i < t->claimed_count; i++) {
+    const char *pattern = msg_pattern_text(t->claimed[i].pattern);
+    if (t->claimed[i].queue == own->queue && !is_heard_locked(t, own, pattern))
+      append_listener(s, pattern);
   }
   msg_mutex_unlock(t->mtx);
   msg_str_append(s, "}");
@@ -134,6 +153,15 @@ static bool is_asked(const msg_message *m) {
          msg_oid_is_zero(&m->in_answer_to);
 }
 
+/* The registry of this process knows its nodes. */
+static bool is_of_ours(const msg_message *m, const msg_mongo_own *own, size_t n) {
+  bool asks = m->msg && strcmp(m->msg, MSG_MONGO_REGISTRY_ASKS) == 0;
+  for (size_t i = 0; asks && i < n; i++)
+    if (strcmp(own[i].row.node, m->sender) == 0)
+      return true;
+  return false;
+}
+
 int msg_mongo_status_answer(msg_mongo_session *s, const msg_settings *settings, const msg_oid *id,
                             msg_err *err) {
   msg_mongo_own *own = NULL;
@@ -144,7 +172,8 @@ int msg_mongo_status_answer(msg_mongo_session *s, const msg_settings *settings, 
     return rc == MSG_NOTFOUND ? MSG_OK : rc;
   if (is_asked(&request))
     rc = msg_mongo_own_list(s->store, s->queue, &own, &n, err);
-  for (size_t i = 0; rc == MSG_OK && i < n; i++) {
+  bool ours = rc == MSG_OK && n > 0 && is_of_ours(&request, own, n);
+  for (size_t i = 0; rc == MSG_OK && !ours && i < n; i++) {
     const char *node = own[i].row.node;
     bool for_it = request.recipient_count == 0 || msg_message_has_recipient(&request, node);
     if (for_it && strcmp(node, request.sender) != 0)

@@ -5,7 +5,8 @@
 
 #include "store/mongo/mongo.h"
 
-#define MSG_MONGO_STATUS_TOPIC "morphium.status_info"
+#define MSG_MONGO_STATUS_TOPIC MSG_TOPIC_STATUS
+#define MSG_MONGO_STATUS_CLASS "sqlite-msg" /* where Java nodes name the class of a listener */
 
 /** The message `id` asks for the status: every node of this process on the queue answers and marks
  *  it, but for its sender. `settings` as the watch has them. */

@@ -7,6 +7,7 @@
 #include "store/mongo/change.h"
 #include "store/mongo/group.h"
 #include "store/mongo/place.h"
+#include "store/mongo/query.h"
 
 #define PAUSE_MS  50
 #define PASS_MS   500  /* between looks for heads that Java nodes took, and ... */
@@ -252,4 +253,16 @@ int msg_mongo_sweep(msg_mongo_session *s, msg_mongo_use *u, int64_t max_attempts
   if (rc == MSG_OK && moved)
     *moved = (int)n + passed;
   return rc;
+}
+
+int msg_mongo_sweep_apart(const msg_mongo_session *s, msg_mongo_use *u, msg_err *err) {
+  msg_mongo_at where;
+  if (!s->queue->layout->apart)
+    return MSG_OK;
+  msg_mongo_at_apart(&s->queue->names, &where);
+  msg_mongo_place *p = msg_mongo_place_of(s->store, s->queue, MSG_MONGO_APART, &where);
+  if (!p)
+    return msg_err_nomem(err);
+  msg_mongo_session at = msg_mongo_session_at(s, p);
+  return msg_mongo_sweep(&at, u, INT64_MAX, true, NULL, err);
 }

@@ -106,8 +106,8 @@ bool msg_mongo_take_asked(msg_mongo_store *store, msg_mongo_queue *queue) {
 /* --- own nodes ----------------------------------------------------------------------------- */
 
 /* Copies of the texts; false: memory is out, and *out is to be cleared. */
-static bool copy_own(msg_mongo_own *out, msg_mongo_queue *queue, const msg_participant *p) {
-  *out = (msg_mongo_own){queue, *p};
+static bool copy_own(msg_mongo_own *out, const msg_mongo_own *own) {
+  *out = *own;
   char **texts[] = {&out->row.node, &out->row.host, &out->row.implementation, &out->row.layout,
                     &out->row.process};
   bool ok = true;
@@ -126,13 +126,12 @@ static size_t find_own_locked(const msg_mongo_tend *t, const msg_mongo_queue *qu
   return i;
 }
 
-int msg_mongo_own_put(msg_mongo_store *store, msg_mongo_queue *queue, const msg_participant *p,
-                      msg_err *err) {
-  msg_mongo_tend *t = store->tend;
-  msg_mongo_own copy, old = {0};
-  bool ok = copy_own(&copy, queue, p);
+int msg_mongo_own_put(msg_mongo_session *s, const msg_participant *p, msg_err *err) {
+  msg_mongo_tend *t = s->store->tend;
+  msg_mongo_own given = {s->queue, *p, s->registry, s->sweeps, s->update_ms}, copy, old = {0};
+  bool ok = copy_own(&copy, &given);
   msg_mutex_lock(t->mtx);
-  size_t i = find_own_locked(t, queue, p->node);
+  size_t i = find_own_locked(t, s->queue, p->node);
   ok = ok && (i < t->own_count ||
               msg_grow(&t->own, &t->own_cap, t->own_count + 1, sizeof *t->own) == MSG_OK);
   if (ok && i < t->own_count)
@@ -144,6 +143,14 @@ int msg_mongo_own_put(msg_mongo_store *store, msg_mongo_queue *queue, const msg_
   msg_mutex_unlock(t->mtx);
   clear_own(ok ? &old : &copy);
   return ok ? MSG_OK : msg_err_nomem(err);
+}
+
+bool msg_mongo_own_has(msg_mongo_store *store, const msg_mongo_queue *queue, const char *node) {
+  msg_mongo_tend *t = store->tend;
+  msg_mutex_lock(t->mtx);
+  bool has = find_own_locked(t, queue, node) < t->own_count;
+  msg_mutex_unlock(t->mtx);
+  return has;
 }
 
 void msg_mongo_own_drop(msg_mongo_store *store, msg_mongo_queue *queue, const char *node) {
@@ -168,7 +175,7 @@ int msg_mongo_own_list(msg_mongo_store *store, msg_mongo_queue *queue, msg_mongo
   bool ok = list != NULL;
   for (size_t i = 0; ok && i < t->own_count; i++)
     if (t->own[i].queue == queue)
-      ok = copy_own(&list[count++], queue, &t->own[i].row);
+      ok = copy_own(&list[count++], &t->own[i]);
   msg_mutex_unlock(t->mtx);
   if (!ok) {
     msg_mongo_own_free(list, count);

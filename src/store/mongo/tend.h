@@ -18,7 +18,9 @@ typedef struct msg_mongo_heard { /* one node's listening to one pattern */
 
 typedef struct msg_mongo_own { /* a node announced by this process */
   msg_mongo_queue *queue;
-  msg_participant row; /* texts owned */
+  msg_participant row;   /* texts owned */
+  bool registry, sweeps; /* by its settings: it asks who is there; and drops lanes of the gone */
+  int64_t update_ms;
 } msg_mongo_own;
 
 typedef struct msg_mongo_tend {
@@ -27,6 +29,7 @@ typedef struct msg_mongo_tend {
   /* shared: guarded by mtx */
   msg_mongo_heard *heard;
   size_t heard_count, heard_cap;
+  uint64_t heard_version; /* moves when it changes */
   msg_mongo_own *own;
   size_t own_count, own_cap;
   struct msg_mongo_due {
@@ -70,9 +73,10 @@ bool msg_mongo_take_asked(msg_mongo_store *store, msg_mongo_queue *queue);
 
 /* ---- own nodes ---- */
 
-/** Remember or refresh (copied). Errors: MSG_NOMEM. */
-int msg_mongo_own_put(msg_mongo_store *store, msg_mongo_queue *queue, const msg_participant *p,
-                      msg_err *err);
+/** Remember or refresh (copied), with the session's settings. Errors: MSG_NOMEM. */
+int msg_mongo_own_put(msg_mongo_session *s, const msg_participant *p, msg_err *err);
+/** Was it announced by this process? */
+bool msg_mongo_own_has(msg_mongo_store *store, const msg_mongo_queue *queue, const char *node);
 void msg_mongo_own_drop(msg_mongo_store *store, msg_mongo_queue *queue, const char *node);
 /** A copy of the queue's own nodes: msg_mongo_own_free. Errors: MSG_NOMEM. */
 int msg_mongo_own_list(msg_mongo_store *store, msg_mongo_queue *queue, msg_mongo_own **out,

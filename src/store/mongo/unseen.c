@@ -1,12 +1,17 @@
 /* unseen.c - broadcasts, directs and answers that a node has not been handed yet. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
 #include "model/options.h"
-#include "store/mongo/apart.h"
+#include "store/mongo/answers.h"
+#include "store/mongo/catalog.h"
 #include "store/mongo/marks.h"
 #include "store/mongo/query.h"
+#include "store/mongo/topics.h"
 #include "store/mongo/where.h"
+
+#define MARKS_MAX 5000
 
 struct looking {
   msg_mongo_session *s; /* at the place that is looked at */
@@ -94,6 +99,7 @@ static int append_directs(struct looking *l, bson_t *any, int *n, msg_err *err) 
   if (rc == MSG_OK && (all || topics.n)) {
     begin_branch(l, any, n, &one, NULL);
     BSON_APPEND_UTF8(&one, "recipients", l->actor->node);
+    msg_mongo_append_no_registry(&one);
     if (!all)
       append_topics(l, &one, &topics);
     bson_append_document_end(any, &one);
@@ -157,6 +163,10 @@ static int append_filter(struct looking *l, bson_t *filter, int *n, msg_err *err
 
 /* ---- rows ---- */
 
+static int by_id(const void *a, const void *b) {
+  return msg_oid_cmp(a, b);
+}
+
 static int note(void *arg, const bson_t *doc, msg_err *err) {
   struct looking *l = arg;
   msg_message m, *to;
@@ -165,32 +175,48 @@ static int note(void *arg, const bson_t *doc, msg_err *err) {
     return MSG_OK;
   if (rc != MSG_OK)
     return rc;
-  if (msg_mongo_ids_have(&l->marks, &m.id) || msg_mongo_marks_have(l->s, l->actor->node, &m.id)) {
+  bool handed =
+      l->marks.n > 0 && bsearch(&m.id, l->marks.at, l->marks.n, sizeof m.id, by_id) != NULL;
+  if (handed || !(to = msg_list_add(&l->got))) {
     msg_message_clear(&m);
-    return MSG_OK;
-  }
-  if (!(to = msg_list_add(&l->got))) {
-    msg_message_clear(&m);
-    return msg_err_nomem(err);
+    return handed ? MSG_OK : msg_err_nomem(err);
   }
   *to = m;
   msg_mongo_met(l->s, &m.id);
   return MSG_OK;
 }
 
+/* So many marks under way, and the marker comes first. */
+static int copy_marks(struct looking *l, msg_err *err) {
+  int rc = MSG_OK;
+  for (int i = 0; rc == MSG_OK && i < 2 && (i == 0 || l->marks.n > MARKS_MAX); i++) {
+    if (i > 0)
+      msg_mongo_seen_flush(l->s);
+    msg_mongo_ids_clear(&l->marks);
+    rc = msg_mongo_marks_copy(l->s, l->actor->node, &l->marks, err);
+  }
+  if (rc == MSG_OK && l->marks.n > MARKS_MAX)
+    rc = msg_err_set(err, MSG_UNAVAILABLE,
+                     "await: the marks of %zu messages that were handed out cannot be written "
+                     "(MongoDB at %s)",
+                     l->marks.n, l->s->store->hosts);
+  return rc;
+}
+
 /* Those whose mark is under way come from the server, too: room for them. */
 static int look_at(struct looking *l, msg_err *err) {
   bson_t filter = BSON_INITIALIZER;
   int sources = 0;
-  msg_mongo_ids_clear(&l->marks);
-  if (msg_mongo_marks_copy(l->s, l->actor->node, &l->marks) != MSG_OK)
-    return msg_err_nomem(err);
+  int rc = copy_marks(l, err);
+  if (rc != MSG_OK)
+    return rc;
   int64_t limit = (int64_t)l->q->max + (int64_t)l->marks.n;
   bson_t *opts = BCON_NEW("sort", "{", "priority", BCON_INT32(1), "timestamp", BCON_INT32(1), "_id",
-                          BCON_INT32(1), "}", "limit", BCON_INT64(limit));
+                          BCON_INT32(1), "}");
+  msg_mongo_append_limit(opts, limit);
   msg_mongo_append_durable(l->s->store, opts);
   l->now_ms = msg_mongo_now_ms(l->s->store);
-  int rc = append_filter(l, &filter, &sources, err);
+  rc = append_filter(l, &filter, &sources, err);
   if (rc == MSG_OK && sources)
     rc = msg_mongo_each(l->u, l->s->names.messages, "await", &filter, opts, note, l, err);
   bson_destroy(opts);
@@ -264,7 +290,7 @@ static int unseen(msg_mongo_session *s, struct looking *l, msg_list *out, msg_er
                ? MSG_OK
                : msg_mongo_listens(s, l->u, l->actor->node, &l->listens, &l->listen_count, err);
   if (rc == MSG_OK && !l->q->answers_to)
-    rc = msg_mongo_apart_sweep(s, l->u, err);
+    rc = msg_mongo_sweep_apart(s, l->u, err);
   if (rc == MSG_OK)
     rc = places_of(s, l, &places, err);
   if (rc == MSG_OK)

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "store/mongo/group.h"
+#include "store/mongo/query.h"
 #include "store/mongo/where.h"
 
 #define TRIES 10

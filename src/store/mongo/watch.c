@@ -10,15 +10,19 @@
 #include "base/process.h"
 #include "base/thread.h"
 #include "store/mongo/arrival.h"
+#include "store/mongo/catalog.h"
 #include "store/mongo/group.h"
 #include "store/mongo/interest.h"
+#include "store/mongo/lane.h"
 #include "store/mongo/presence.h"
 #include "store/mongo/query.h"
 #include "store/mongo/reach.h"
+#include "store/mongo/registry.h"
 #include "store/mongo/rivals.h"
 #include "store/mongo/status.h"
 #include "store/mongo/stream.h"
 #include "store/mongo/tend.h"
+#include "store/mongo/topics.h"
 #include "store/mongo/where.h"
 
 #define ROUND_MS   500   /* one getMore: a stop waits no longer */
@@ -48,6 +52,7 @@ typedef struct mongo_watch {
   int64_t beat_ms;              /* monotonic: the next heartbeat, ... */
   int64_t refresh_ms, asked_ms; /* and the next refresh, the last time the server was asked */
   bool asked;                   /* it shall be asked soon */
+  int64_t lanes_ms;             /* monotonic: when to look whether our lanes are there; MSG_NEVER */
   /* shared */
   atomic_bool woken;
 } mongo_watch;
@@ -55,6 +60,10 @@ typedef struct mongo_watch {
 /* The queue has collections; one stream of the database tells of them. */
 static bool is_of_many(const mongo_watch *w) {
   return w->session->queue->layout->lanes;
+}
+
+static void call_lanes(mongo_watch *w) {
+  w->lanes_ms = is_of_many(w) ? 0 : MSG_NEVER;
 }
 
 /* --- deadlines ----------------------------------------------------------------------------- */
@@ -82,6 +91,8 @@ static void ask(mongo_watch *w) {
 static void refresh(mongo_watch *w) {
   ask(w);
   w->refresh_ms = w->asked_ms + REFRESH_MS;
+  if (!w->streams) /* no word of a drop comes */
+    call_lanes(w);
 }
 
 struct readiness {
@@ -163,7 +174,17 @@ static void beat(mongo_watch *w, bool claims) {
   }
   msg_mongo_give(&u);
   w->claims = claims;
-  w->beat_ms = msg_clock_mono_ms() + MSG_MONGO_HEARTBEAT_MS;
+  w->beat_ms = msg_clock_mono_ms() + msg_mongo_beat_ms(w->session);
+}
+
+/* Lanes of ours that somebody dropped, hastily, are made anew. */
+static void keep_lanes(mongo_watch *w) {
+  msg_mongo_use u;
+  bool kept = false;
+  if (msg_mongo_take(w->store, "watch", &u, NULL) == MSG_OK)
+    kept = msg_mongo_lanes_keep(w->session, &u, NULL) == MSG_OK;
+  msg_mongo_give(&u);
+  w->lanes_ms = kept ? MSG_NEVER : msg_clock_mono_ms() + RETRY_MS;
 }
 
 /* Does what the time asks for. True: something may have changed by it. */
@@ -172,6 +193,9 @@ static bool tend(mongo_watch *w) {
   bool claims = msg_mongo_interest_claims(w->session);
   if (mono_ms >= w->beat_ms || claims != w->claims)
     beat(w, claims);
+  if (mono_ms >= w->lanes_ms)
+    keep_lanes(w);
+  msg_mongo_registry_tend(w->session);
   at_latest(&w->due_ms, msg_mongo_take_due(w->store, w->session->queue));
   w->asked = msg_mongo_take_asked(w->store, w->session->queue) || w->asked;
   if (now_of(w) >= w->due_ms) {
@@ -197,6 +221,8 @@ static int64_t round_ms(const mongo_watch *w, int64_t deadline_mono_ms) {
   at_latest(&ms, deadline_mono_ms - mono_ms);
   at_latest(&ms, w->refresh_ms - mono_ms);
   at_latest(&ms, w->beat_ms - mono_ms);
+  if (w->lanes_ms != MSG_NEVER)
+    at_latest(&ms, w->lanes_ms - mono_ms);
   if (w->asked)
     at_latest(&ms, w->asked_ms + ASKED_MS - mono_ms);
   if (w->due_ms != MSG_NEVER)
@@ -304,19 +330,15 @@ static int take_update(mongo_watch *w) {
   return tell_change(w);
 }
 
-/* A lane of ours is made anew: somebody dropped it, hastily. */
-static void renew(mongo_watch *w, const char *collection) {
+/* Somebody dropped or renamed it. */
+static void forget(mongo_watch *w, const char *collection) {
   msg_mongo_place *p = msg_mongo_place_named(w->session, collection);
-  msg_mongo_use u;
   if (!p)
     return;
   msg_mongo_session at = msg_mongo_session_at(w->session, p);
   msg_mongo_forget_indexes(&at);
-  if (p->kind == MSG_MONGO_LANES && msg_mongo_owns_lane(w->session, collection) &&
-      msg_mongo_take(w->store, "watch", &u, NULL) == MSG_OK) {
-    msg_mongo_indexes(&at, &u, NULL);
-    msg_mongo_give(&u);
-  }
+  if (p->kind == MSG_MONGO_LANES)
+    call_lanes(w);
 }
 
 /* Errors: MSG_CORRUPT what ends a stream. */
@@ -346,7 +368,7 @@ static int take_event(mongo_watch *w, bson_iter_t *event, msg_err *err) {
   else if (strcmp(type, "update") == 0)
     rc = take_update(w);
   else if (is_of_many(w) && collection) { /* one of many: the stream goes on */
-    renew(w, collection);
+    forget(w, collection);
     rc = tell_change(w);
   } else
     return msg_err_set(err, MSG_CORRUPT, "watch '%s': its stream ends with '%s' (MongoDB at %s)",
@@ -380,6 +402,7 @@ static bool is_too_narrow(const mongo_watch *w) {
 static int follow_anew(mongo_watch *w, msg_err *err) {
   msg_mongo_stream_close(&w->stream);
   int rc = open_stream(w, err);
+  call_lanes(w);
   return rc == MSG_OK ? tell_change(w) : rc;
 }
 
@@ -490,7 +513,8 @@ static int begin(mongo_watch *w, const msg_settings *settings, msg_err *err) {
   w->streams = w->store->replicated && settings->use_change_stream;
   w->writes = -1;
   w->due_ms = MSG_NEVER;
-  w->beat_ms = msg_clock_mono_ms() + MSG_MONGO_HEARTBEAT_MS;
+  call_lanes(w);
+  w->beat_ms = msg_clock_mono_ms() + msg_mongo_beat_ms(w->session);
   if (!w->streams)
     return say_polling(w);
   atomic_store(&w->store->streams, true);

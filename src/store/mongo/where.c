@@ -3,7 +3,9 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "store/mongo/catalog.h"
 #include "store/mongo/pipe.h"
+#include "store/mongo/query.h"
 
 #define MET_MAX 8192 /* a power of 2 */
 
@@ -150,6 +152,8 @@ int msg_mongo_recall(const msg_mongo_session *s, msg_mongo_use *u, const msg_oid
     else if (msg_mongo_ids_add(&unknown, &ids[i]) != MSG_OK)
       rc = msg_err_nomem(err);
   }
+  if (rc == MSG_OK && unknown.n && !u)
+    rc = msg_err_set(err, MSG_UNSUPPORTED, "where: messages that were not met");
   if (rc == MSG_OK && unknown.n)
     rc = msg_mongo_locate(s, u, unknown.at, unknown.n, &others, err);
   for (size_t i = 0; rc == MSG_OK && i < others.n; i++)

@@ -3,6 +3,7 @@
 #ifndef MSG_MONGO_WHERE_H
 #define MSG_MONGO_WHERE_H
 
+#include "store/mongo/catalog.h"
 #include "store/mongo/place.h"
 
 /* Which of the ids are at a place; by their numbers. */
@@ -20,7 +21,8 @@ typedef struct msg_mongo_spots {
  *  queue of one place. *out is the caller's (msg_mongo_spots_clear), also on failure. */
 int msg_mongo_locate(const msg_mongo_session *s, msg_mongo_use *u, const msg_oid *ids, size_t n,
                      msg_mongo_spots *out, msg_err *err);
-/** The same, but who was met lately is not looked for. */
+/** The same, but who was met lately is not looked for. u NULL: without I/O; MSG_UNSUPPORTED: some
+ *  were not. */
 int msg_mongo_recall(const msg_mongo_session *s, msg_mongo_use *u, const msg_oid *ids, size_t n,
                      msg_mongo_spots *out, msg_err *err);
 void msg_mongo_spots_clear(msg_mongo_spots *l);
