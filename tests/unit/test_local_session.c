@@ -549,6 +549,30 @@ static void own_claims_need_not_reach_the_disk(void **state) {
   own->ops->session_close(own);
 }
 
+/* One that has read nothing yet must read the schema for the first pragma. */
+static void own_claim_waits_for_a_writer(void **state) {
+  (void)state;
+  struct holder h = {.r = &b};
+  int64_t habits[MSG_LOCAL_HABITS] = {2, 1000, -1, 0, 0, 0};
+  local_rig mine = a;
+  msg_thread *thread = NULL;
+  msg_list list = MSG_LIST_INIT;
+  local_send(&a, "t", "x");
+  assert_int_equal(
+      a.store->ops->session_open(a.store, NULL, "msg", &a.settings, &mine.session, &a.err), MSG_OK);
+  set_patience(&mine, 5000);
+  assert_int_equal(msg_local_act_for(mine.session, habits, NULL, NULL, &a.err), MSG_OK);
+  local_sql(&b, "BEGIN EXCLUSIVE");
+  assert_int_equal(msg_thread_start(&thread, "holder", hold_100_ms, &h, NULL), MSG_OK);
+  int rc = local_claim_rc(&mine, "t", 1, 30000, &list);
+  msg_thread_join(thread);
+  if (rc != MSG_OK)
+    fail_msg("%s", mine.err.text);
+  assert_int_equal(list.n, 1);
+  msg_list_clear(&list);
+  mine.session->ops->session_close(mine.session);
+}
+
 static void memory_has_neither_watch_nor_own(void **state) {
   (void)state;
   local_rig r, q;
@@ -626,6 +650,7 @@ int main(void) {
       TEST(own_connection_keeps_the_habits_of_its_host),
       TEST(own_claims_need_not_reach_the_disk),
       TEST_DELETE(own_claims_need_not_reach_the_disk),
+      TEST_DELETE(own_claim_waits_for_a_writer),
       TEST(memory_has_neither_watch_nor_own),
       TEST(identity_is_the_file),
   };

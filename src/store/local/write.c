@@ -195,9 +195,11 @@ static int attempt_many(msg_local_session *s, msg_local_work work, void *arg, ms
 
 static int attempt(msg_local_session *s, bool many, msg_local_work work, void *arg, msg_patience *p,
                    msg_err *err) {
-  if (many || !s->schema_known)
+  int rc = s->own ? msg_local_tune(s, err) : MSG_OK;
+  if (rc == MSG_OK && (many || !s->schema_known))
     return attempt_many(s, work, arg, p, err);
-  int rc = mark(s, err);
+  if (rc == MSG_OK)
+    rc = mark(s, err);
   return rc == MSG_OK ? work(s, arg, err) : rc;
 }
 
@@ -227,9 +229,6 @@ static int write_with(msg_local_session *s, const char *what, bool many, msg_loc
   /* An interrupt inside the write would roll the host's whole transaction back. */
   if (msg_local_interrupted(s))
     return msg_err_set(err, MSG_INTERRUPTED, "%s: interrupted before anything was written", what);
-  int tuned = s->own ? msg_local_tune(s, err) : MSG_OK;
-  if (tuned != MSG_OK)
-    return tuned;
   sqlite3_int64 rowid = sqlite3_last_insert_rowid(s->db);
   msg_err e;
   int rc = persist(s, many, work, arg, p, &e);
