@@ -4,6 +4,7 @@
 
 #include "base/mem.h"
 #include "store/mongo/catalog.h"
+#include "store/mongo/group.h"
 #include "store/mongo/pipe.h"
 #include "store/mongo/query.h"
 
@@ -395,16 +396,28 @@ static int first_at(msg_mongo_session *at, msg_mongo_use *u, void *arg, msg_err 
   return rc == MSG_OK ? first_life(at, u, arg, err) : rc;
 }
 
-int msg_mongo_deadline(msg_session *base, int64_t *at_ms, msg_err *err) {
-  msg_mongo_session *s = (msg_mongo_session *)base;
+/* With a life a group's head goes, which calls the next. Of all others the server takes care. */
+static int first_to_tend(msg_mongo_session *at, msg_mongo_use *u, void *arg, msg_err *err) {
+  return msg_mongo_is_grouped(at) ? first_at(at, u, arg, err) : first_until(at, u, arg, err);
+}
+
+static int first(msg_mongo_session *s, msg_mongo_at_fn look, int64_t *at_ms, msg_err *err) {
   struct soonest w = {.at_ms = MSG_NEVER, .now_ms = msg_mongo_now_ms(s->store)};
   msg_mongo_use u;
   int rc = msg_mongo_take(s->store, "look for a deadline", &u, err);
   if (rc != MSG_OK)
     return rc;
-  rc = msg_mongo_everywhere(s, &u, first_at, &w, err);
+  rc = msg_mongo_everywhere(s, &u, look, &w, err);
   msg_mongo_give(&u);
   if (rc == MSG_OK)
     *at_ms = w.at_ms == MSG_NEVER ? MSG_NEVER : w.at_ms - s->store->clock_offset_ms;
   return rc;
+}
+
+int msg_mongo_deadline(msg_session *base, int64_t *at_ms, msg_err *err) {
+  return first((msg_mongo_session *)base, first_at, at_ms, err);
+}
+
+int msg_mongo_deadline_tended(msg_mongo_session *s, int64_t *at_ms, msg_err *err) {
+  return first(s, first_to_tend, at_ms, err);
 }

@@ -266,6 +266,8 @@ int msg_mongo_redrive(msg_session *, const msg_actor *, const msg_pattern *, int
 int msg_mongo_topics(msg_session *, msg_count_fn, void *, msg_err *);
 int msg_mongo_queues(msg_session *, msg_count_fn, void *, msg_err *);
 int msg_mongo_deadline(msg_session *, int64_t *, msg_err *);
+/** The same for who tends the queue: of the lives only those with which something is to be done. */
+int msg_mongo_deadline_tended(msg_mongo_session *, int64_t *, msg_err *);
 int msg_mongo_listen_to(msg_session *, const msg_actor *, const char *, bool, msg_err *);
 int msg_mongo_unlisten(msg_session *, const msg_actor *, const char *, msg_err *);
 int msg_mongo_listeners(msg_session *, msg_listener_fn, void *, msg_err *);

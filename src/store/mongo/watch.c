@@ -80,7 +80,7 @@ static void at_latest(int64_t *at_ms, int64_t ms) {
 /* Asks for the next deadline; again soon, if it could not be asked. */
 static void ask(mongo_watch *w) {
   int64_t at_ms = MSG_NEVER, noted_ms = msg_mongo_take_due(w->store, w->session->queue);
-  if (w->base.ops->deadline(&w->session->base, &at_ms, NULL) != MSG_OK)
+  if (msg_mongo_deadline_tended(w->session, &at_ms, NULL) != MSG_OK)
     at_ms = now_of(w) + RETRY_MS;
   at_latest(&at_ms, noted_ms);
   w->due_ms = at_ms;
