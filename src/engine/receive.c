@@ -301,6 +301,7 @@ static int claim(msg_use *u, msg_call *call, msg_wait *w, msg_claim *query, msg_
                  msg_err *err) {
   const size_t before = out->n;
   claiming c = {.use = u, .call = call, .wait = w, .query = query};
+  query->waits = w->waits;
   if (w->waits)
     msg_bid_open(&c.bid, u->node, query->pattern, query->count);
   int rc = claim_until(&c, out, err);

@@ -27,8 +27,8 @@ typedef struct msg_host msg_host;
 enum {
   MSG_CAP_HOST_TXN = 1u << 0, /* verbs join the host's transaction */
   /* watch events may carry the message. Then between two other events every message that is put
-   * for a node of this process, or exclusive, and is ready at once, is told by one of its own; and
-   * `unseen` shows only what is durable */
+   * for a node of this process, or exclusive of a claim that waits, and is ready at once, is told
+   * by one of its own; and `unseen` shows only what is durable */
   MSG_CAP_PUSH = 1u << 1,
   /* watch_open works; else waiters look every poll_pause_ms and at the next deadline */
   MSG_CAP_WATCH = 1u << 2,

@@ -250,6 +250,7 @@ static const struct {
                {"mongo", "mongo_claim", MONGO(bench_mongo_claim)},
                {"mongo", "mongo_calls", MONGO(bench_mongo_calls)},
                {"mongo", "mongo_idle", MONGO(bench_mongo_idle)},
+               {"mongo", "mongo_topics", MONGO(bench_mongo_topics)},
                {"mongo", "mongo_depth", MONGO(bench_mongo_depth)}};
 
 static const struct {

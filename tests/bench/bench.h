@@ -82,6 +82,7 @@ void bench_mongo_claim(void);
 void bench_mongo_calls(void);
 void bench_mongo_idle(void);
 void bench_mongo_depth(void);
+void bench_mongo_topics(void);
 int bench_role_mongo_answerer(int argc, char **argv);
 int bench_role_mongo_bare_answerer(int argc, char **argv);
 int bench_role_mongo_receiver(int argc, char **argv);

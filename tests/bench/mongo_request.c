@@ -9,12 +9,24 @@
 
 enum { ROUNDS = 7, REQUESTS = 30, PAUSE_US = 10000, CALLERS = 64, CALLS = 8, ANSWERERS = 16 };
 
+/* How: awaiting or claiming, or many that await; "dual" before it: in that layout. */
+static const char *how_of(const char *how) {
+  return strncmp(how, "dual", 4) == 0 ? how + 4 : how;
+}
+
+static sqlite3 *node(const char *database, const char *how, bool named) {
+  char options[80];
+  snprintf(options, sizeof options, "{\"layout\": \"%s\"%s}",
+           how == how_of(how) ? "standard" : "dual", named ? ", \"sender_id\": \"answerer\"" : "");
+  return mongo_node(database, options);
+}
+
 /* ---- who answers: argv DATABASE HOW ---- */
 
 static void *answer(void *arg) {
   char **argv = arg, id[64];
-  bool claims = strcmp(argv[1], "claim") == 0;
-  sqlite3 *db = mongo_node(argv[0], "{\"sender_id\": \"answerer\"}");
+  bool claims = strcmp(how_of(argv[1]), "claim") == 0;
+  sqlite3 *db = node(argv[0], argv[1], true);
   sqlite3_stmt *get = bench_prepare(db, claims ? "SELECT id FROM msg_claim('ask', 1, 30000, 1000)"
                                                : "SELECT id FROM msg_await('ask', 1000, 1)");
   sqlite3_stmt *reply = bench_prepare(db, "SELECT msg_reply(?1, ?2)");
@@ -39,7 +51,7 @@ static void *answer(void *arg) {
 int bench_role_mongo_answerer(int argc, char **argv) {
   pthread_t thread[ANSWERERS];
   (void)argc;
-  int n = strcmp(argv[1], "many") == 0 ? ANSWERERS : 1;
+  int n = strcmp(how_of(argv[1]), "many") == 0 ? ANSWERERS : 1;
   for (int i = 0; i < n; i++)
     if (pthread_create(&thread[i], NULL, answer, argv) != 0)
       return 1;
@@ -88,8 +100,9 @@ int bench_role_mongo_bare_answerer(int argc, char **argv) {
 typedef struct asking {
   sqlite3 *db;
   sqlite3_stmt *request;
-  int pid;   /* of the answerer */
-  int calls; /* of a thread */
+  int pid;              /* of the answerer */
+  int calls;            /* of a thread, */
+  double at[CALLS * 5]; /* and how long each took, ms */
 } asking;
 
 static int answerer(const char *role, const char *database, const char *how, int ready) {
@@ -110,10 +123,10 @@ static sqlite3_stmt *prepare(sqlite3 *db, bool exclusive) {
   return s;
 }
 
-static void start(asking *a, const char *database, bool exclusive) {
-  a->db = mongo_node(database, NULL);
-  a->pid = answerer("mongo-answerer", database, exclusive ? "claim" : "await", 1);
-  a->request = prepare(a->db, exclusive);
+static void start(asking *a, const char *database, const char *how) {
+  a->db = node(database, how, false);
+  a->pid = answerer("mongo-answerer", database, how, 1);
+  a->request = prepare(a->db, strcmp(how, "claim") == 0);
 }
 
 static void stop(asking *a) {
@@ -164,20 +177,22 @@ static double bare_p50(void *arg) {
   return bench_median(at, REQUESTS);
 }
 
+static void pair(const char *figure, const char *database, const char *how, bare_asking *floor,
+                 double target) {
+  asking a;
+  start(&a, database, how);
+  bench_pair(figure, p50, &a, bare_p50, floor, ROUNDS, "ms", BENCH_AT_MOST, target);
+  stop(&a);
+}
+
 void bench_mongo_request(void) {
-  asking broadcast, exclusive;
   bare_asking floor;
   bare_open(&floor.b, "bench_ask_bare", "ask", false, NULL);
   int pid = answerer("mongo-bare-answerer", "bench_ask_bare", NULL, 1);
   floor.stream = watch(&floor.b, true);
-  start(&broadcast, "bench_ask", false);
-  bench_pair("request and answer, idle, p50", p50, &broadcast, bare_p50, &floor, ROUNDS, "ms",
-             BENCH_AT_MOST, 1.15);
-  stop(&broadcast);
-  start(&exclusive, "bench_ask_exclusive", true);
-  bench_pair("exclusive request and answer, idle, p50", p50, &exclusive, bare_p50, &floor, ROUNDS,
-             "ms", BENCH_AT_MOST, 1.7);
-  stop(&exclusive);
+  pair("request and answer, idle, p50", "bench_ask", "await", &floor, 1.15);
+  pair("exclusive request and answer, idle, p50", "bench_ask_exclusive", "claim", &floor, 1.7);
+  pair("request and answer on dual, idle, p50", "bench_ask_dual", "dualawait", &floor, 1.15);
   bench_stop(pid);
   mongoc_change_stream_destroy(floor.stream);
   bare_close(&floor.b);
@@ -188,12 +203,16 @@ void bench_mongo_request(void) {
 typedef struct crowd {
   asking caller[CALLERS];
   int n, calls; /* that call, and how often each */
+  int pid;      /* of the answerers */
 } crowd;
 
 static void *call(void *arg) {
   asking *a = arg;
-  for (int i = 0; i < a->calls; i++)
+  for (int i = 0; i < a->calls; i++) {
+    double t = bench_now();
     ask(a->request);
+    a->at[i] = (bench_now() - t) * 1e3;
+  }
   return NULL;
 }
 
@@ -211,21 +230,48 @@ static double rate(void *arg) {
   return c->n * c->calls / (bench_now() - t);
 }
 
-void bench_mongo_callers(void) {
-  static crowd all, one;
-  all = (crowd){.n = CALLERS, .calls = CALLS};
-  one = (crowd){.n = 1, .calls = CALLS * 5};
-  int pid = answerer("mongo-answerer", "bench_callers", "many", ANSWERERS);
+/* Of all calls of one round. */
+static double p95(void *arg) {
+  static double at[CALLERS * CALLS];
+  crowd *c = arg;
+  int n = 0;
+  rate(c);
+  for (int i = 0; i < c->n; i++)
+    for (int k = 0; k < c->calls; k++)
+      at[n++] = c->caller[i].at[k];
+  bench_median(at, n); /* sorts */
+  return at[n * 95 / 100];
+}
+
+static void gather(crowd *c, const char *database, const char *how) {
+  *c = (crowd){.n = CALLERS, .calls = CALLS};
+  c->pid = answerer("mongo-answerer", database, how, ANSWERERS);
   for (int i = 0; i < CALLERS; i++) {
-    all.caller[i].db = mongo_node("bench_callers", NULL);
-    all.caller[i].request = prepare(all.caller[i].db, false);
+    c->caller[i].db = node(database, how, false);
+    c->caller[i].request = prepare(c->caller[i].db, false);
   }
+}
+
+static void scatter(crowd *c) {
+  for (int i = 0; i < CALLERS; i++) {
+    sqlite3_finalize(c->caller[i].request);
+    bench_close(c->caller[i].db);
+  }
+  bench_stop(c->pid);
+}
+
+void bench_mongo_callers(void) {
+  static crowd all, one, dual;
+  gather(&all, "bench_callers", "many");
+  one = (crowd){.n = 1, .calls = CALLS * 5};
   one.caller[0] = all.caller[0];
   bench_pair("64 callers of msg_request (floor: one caller)", rate, &all, rate, &one, ROUNDS, "/s",
              BENCH_AT_LEAST, 8);
-  for (int i = 0; i < CALLERS; i++) {
-    sqlite3_finalize(all.caller[i].request);
-    bench_close(all.caller[i].db);
-  }
-  bench_stop(pid);
+  gather(&dual, "bench_callers_dual", "dualmany");
+  bench_pair("64 callers on dual (floor: standard)", rate, &dual, rate, &all, ROUNDS, "/s",
+             BENCH_AT_LEAST, 1);
+  bench_pair("64 callers on dual, p95 (floor: standard)", p95, &dual, p95, &all, ROUNDS, "ms",
+             BENCH_AT_MOST, 1);
+  scatter(&dual);
+  scatter(&all);
 }

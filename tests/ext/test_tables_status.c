@@ -1,6 +1,7 @@
 /* The inspection tables: what they show, what may be written, and that each shows one moment. */
 #include "support/cmocka_compat.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -221,6 +222,30 @@ static void views_may_use_them(void **state) {
              "CREATE VIRTUAL TABLE temp.x USING msg_topics(1)");
 }
 
+static char logged[512];
+
+static void note_log(void *arg, int code, const char *text) {
+  (void)arg;
+  if (code == SQLITE_WARNING)
+    snprintf(logged, sizeof logged, "%s", text);
+}
+
+static void a_send_that_reaches_nobody_is_logged_and_told(void **state) {
+  (void)state;
+  host_run(db, "SELECT msg_open('local', '{\"sender_id\": \"r\", \"registry_enabled\": true,"
+               " \"registry_check_topics\": \"warn\"}')");
+  logged[0] = '\0';
+  host_run(db, "SELECT msg_send('news', 1)");
+  assert_string_equal(logged, "msg: node 'r' sent to topic 'news', to which nobody listens");
+  logged[0] = '\0';
+  host_run(db, "SELECT msg_send('news', 2)");
+  assert_string_equal(logged, "");
+  assert_string_equal(host_text(db,
+                                "SELECT group_concat(item || ': ' || value) FROM msg_doctor"
+                                " WHERE item = 'nobody listens' AND advice LIKE '%%msg_enqueue'"),
+                      "nobody listens: news");
+}
+
 static void an_empty_file_has_empty_tables(void **state) {
   static const char *const TABLES[] = {"msg_topics",       "msg_queues", "msg_locks",
                                        "msg_participants", "msg_lanes",  "msg_listeners"};
@@ -238,6 +263,7 @@ static void an_empty_file_has_empty_tables(void **state) {
 #define TEST(f) HOST_TEST(f, &db)
 
 int main(void) {
+  sqlite3_config(SQLITE_CONFIG_LOG, note_log, NULL);
   const struct CMUnitTest tests[] = {
       TEST(topics_and_queues_count),
       TEST(a_claim_in_vain_is_noted),
@@ -252,6 +278,7 @@ int main(void) {
       TEST(what_only_shows_cannot_be_written),
       TEST(a_cursor_shows_one_moment),
       TEST(views_may_use_them),
+      TEST(a_send_that_reaches_nobody_is_logged_and_told),
       TEST(an_empty_file_has_empty_tables),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

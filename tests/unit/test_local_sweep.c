@@ -250,7 +250,7 @@ static void all_that_the_dead_held_comes_back(void **state) {
 
 static void holders_that_hold_nothing_are_forgotten_when_there_are_many(void **state) {
   (void)state;
-  char process[16];
+  char process[24];
   msg_list list = MSG_LIST_INIT;
   rig.actor.process = "of another machine";
   local_send(&rig, "t", "held");

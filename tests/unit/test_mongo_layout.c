@@ -145,6 +145,8 @@ static void lanes(void **state) {
   assert_string_equal(at.messages, "mmsg_my.Queue_dm_a");
   assert_false(msg_mongo_is_lane(layout("dual"), &msg, at.messages, &owner));
   assert_false(msg_mongo_is_lane(layout("dual"), &msg, "msg_dm_", &owner));
+  assert_false(msg_mongo_is_lane(layout("dual"), &msg, "msg_dm_a_lck", &owner));
+  assert_false(msg_mongo_is_lane(layout("multi"), &msg, "dm_a_participants", &owner));
   assert_false(msg_mongo_is_lane(layout("standard"), &msg, "msg_dm_a", &owner));
 }
 

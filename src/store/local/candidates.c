@@ -218,8 +218,8 @@ int msg_local_candidates_find(msg_local_session *s, const char *node, const msg_
 #define ROW(columns) "SELECT " columns " FROM @.msg_store_message AS m WHERE m.seq = ?1"
 #define RUN(columns)                                                                               \
   "SELECT " columns " FROM @.msg_store_message AS m NOT INDEXED WHERE m.seq BETWEEN ?1 AND ?2"
-static const char SQL_ROW[] = ROW(MSG_LOCAL_COLUMNS);
-static const char SQL_RUN[] = RUN(MSG_LOCAL_COLUMNS);
+static const char SQL_ROW[] = ROW(MSG_LOCAL_FREE_COLUMNS);
+static const char SQL_RUN[] = RUN(MSG_LOCAL_FREE_COLUMNS);
 static const char SQL_ROW_BRIEF[] = ROW(MSG_LOCAL_BRIEF_COLUMNS);
 static const char SQL_RUN_BRIEF[] = RUN(MSG_LOCAL_BRIEF_COLUMNS);
 

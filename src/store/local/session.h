@@ -141,16 +141,16 @@ int msg_local_sweep_due(msg_local_session *s, int64_t now_ms, bool *due, msg_err
 /** Columns of msg_store_message in the order msg_local_read_row expects; use as "SELECT "
  * MSG_LOCAL_COLUMNS " FROM @.msg_store_message AS m ...". */
 #define MSG_LOCAL_COLUMNS                                                                          \
-  "seq, id, topic, state, priority, deliver_at, " MSG_LOCAL_HELD(                                  \
-      "lease") ", delete_at,"                                                                      \
-               " coalesce(" MSG_LOCAL_HELD(                                                        \
-                   "attempts") ", attempts), grp, sender, "                                        \
-                               "sender_host, exclusive, timestamp, ttl, timing_out, "              \
-                               "delete_after, in_answer_to,"                                       \
-                               " CASE WHEN recipients IS NOT NULL THEN"                            \
-                               " (SELECT group_concat(value, char(10)) FROM "                      \
-                               "json_each(recipients)) END,"                                       \
-                               " msg, value, json, map, additional, key, reason"
+  MSG_LOCAL_COLUMNS_OF(MSG_LOCAL_HELD("lease"),                                                    \
+                       "coalesce(" MSG_LOCAL_HELD("attempts") ", attempts)")
+/** The same of a message that nobody holds. */
+#define MSG_LOCAL_FREE_COLUMNS MSG_LOCAL_COLUMNS_OF("NULL", "attempts")
+#define MSG_LOCAL_COLUMNS_OF(lease, attempts)                                                      \
+  "seq, id, topic, state, priority, deliver_at, " lease ", delete_at, " attempts ", grp, sender,"  \
+  " sender_host, exclusive, timestamp, ttl, timing_out, delete_after, in_answer_to,"               \
+  " CASE WHEN recipients IS NOT NULL THEN"                                                         \
+  " (SELECT group_concat(value, char(10)) FROM json_each(recipients)) END,"                        \
+  " msg, value, json, map, additional, key, reason"
 /** Read one row (statement positioned on it) into *out, which it initialises. state is as shown at
  * `now`: expired when delete_at <= now and not claimed; processed_by stays NULL, and so does what
  * its lease says (lease.h). Errors: MSG_NOMEM;

@@ -362,7 +362,7 @@ static int settle_work(msg_local_session *s, void *arg, msg_err *err) {
   w->lease = w->extended = 0;
   for (size_t i = 0; i < w->n; i++)
     w->items[i].done = false;
-  if (w->how->verb == MSG_SETTLE_ACK && w->n > 1)
+  if (w->how->verb == MSG_SETTLE_ACK && w->n > 0)
     rc = ack_batch(s, w, err);
   for (size_t i = 0; rc == MSG_OK && i < w->n; i++)
     if (!w->items[i].done)

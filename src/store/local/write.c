@@ -120,6 +120,8 @@ static int lock(msg_local_session *s, bool *missing, msg_err *err) {
 }
 
 bool msg_local_host_writes(sqlite3 *db) {
+  if (sqlite3_txn_state(db, NULL) < SQLITE_TXN_WRITE)
+    return false; /* it would have begun with the write lock of some schema */
   sqlite3_stmt *stmt = sqlite3_next_stmt(db, NULL);
   while (stmt && (!sqlite3_stmt_busy(stmt) || sqlite3_stmt_readonly(stmt)))
     stmt = sqlite3_next_stmt(db, stmt);

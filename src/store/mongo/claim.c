@@ -22,6 +22,7 @@
 
 #define ROUNDS    8
 #define ROUND_MAX 5000 /* messages */
+#define AGAIN_MAX 100
 
 void msg_mongo_claiming_go(msg_mongo_claiming *c, size_t spot) {
   c->s = &c->spots[spot].s;
@@ -156,15 +157,27 @@ static int pick_at(msg_mongo_claiming *c, size_t spot, size_t count, bool *tried
   return rc;
 }
 
-static int pick(msg_mongo_claiming *c, size_t count, bool *tried, msg_err *err) {
+static int pick_everywhere(msg_mongo_claiming *c, size_t count, bool *tried, msg_err *err) {
   int rc = MSG_OK;
   c->picked_count = 0;
   for (size_t i = 0; rc == MSG_OK && i < c->spot_count; i++)
     rc = pick_at(c, i, count, tried, err);
   if (c->spot_count > 1 && c->picked_count > 1)
     qsort(c->picked, c->picked_count, sizeof *c->picked, msg_mongo_candidate_cmp);
-  if (c->picked_count > count)
-    c->picked_count = count;
+  return rc;
+}
+
+/* *tried: there is something that others of this process are not at. */
+static int pick(msg_mongo_claiming *c, size_t count, bool *tried, msg_err *err) {
+  size_t asked, found;
+  int rc, again = 0;
+  do {
+    asked = msg_mongo_claiming_ask(c, count);
+    rc = pick_everywhere(c, asked, tried, err);
+    found = c->picked_count;
+    msg_mongo_claiming_hold(c, count);
+  } while (rc == MSG_OK && c->picked_count == 0 && found >= asked && again++ < AGAIN_MAX);
+  *tried = *tried && (found == 0 || c->picked_count > 0);
   return rc;
 }
 
@@ -199,6 +212,7 @@ static int play_round(msg_mongo_claiming *c, size_t count, msg_list *out, size_t
   int rc = pick(c, count, tried, err);
   for (size_t i = 0; rc == MSG_OK && i < c->spot_count; i++)
     rc = win_at(c, i, err);
+  msg_mongo_claiming_let_go(c);
   *won = c->got.n;
   return c->got.n ? hand_over(&c->got, out, err) : rc;
 }
@@ -280,7 +294,6 @@ static size_t spot_of(msg_mongo_session *s, msg_mongo_claiming *c, msg_mongo_pla
 static int take_offered(msg_mongo_session *s, msg_mongo_claiming *c, bool *known, msg_err *err) {
   const msg_claim *q = c->claim;
   int rc = MSG_OK;
-  c->picked_count = 0;
   c->spots = msg_zalloc((q->offered_count + 1) * sizeof *c->spots);
   if (!c->spots)
     return msg_err_nomem(err);
@@ -297,6 +310,8 @@ static int take_offered(msg_mongo_session *s, msg_mongo_claiming *c, bool *known
 
 static int win_offered(msg_mongo_claiming *c, msg_list *out, msg_err *err) {
   int rc = MSG_OK;
+  c->s = &c->spots[0].s;
+  msg_mongo_claiming_hold(c, c->picked_count);
   for (size_t i = 0; rc == MSG_OK && i < c->spot_count; i++) {
     msg_mongo_claiming_go(c, i);
     rc = msg_mongo_indexes(c->s, c->u, err);
@@ -304,6 +319,7 @@ static int win_offered(msg_mongo_claiming *c, msg_list *out, msg_err *err) {
     if (rc == MSG_OK)
       rc = win_at(c, i, err);
   }
+  msg_mongo_claiming_let_go(c);
   return c->got.n ? hand_over(&c->got, out, err) : rc;
 }
 
@@ -335,7 +351,8 @@ int msg_mongo_claiming_run(msg_session *base, msg_mongo_claiming *c, const char 
   msg_err own = MSG_ERR_INIT;
   err = err ? err : &own;
   c->u = &u;
-  msg_mongo_interest_claim(s, c->claim->pattern);
+  if (c->claim->waits)
+    msg_mongo_interest_claim(s, c->claim->pattern);
   int rc = msg_mongo_take_bounded(s, what, &u, err);
   if (rc != MSG_OK)
     return rc;

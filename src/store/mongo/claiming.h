@@ -1,5 +1,5 @@
 /* claiming.h - a claim at work, shared by the files it is in: candidates.c, owner.c,
- * claim.c, claimable.c. */
+ * hold.c, claim.c, claimable.c. */
 #ifndef MSG_MONGO_CLAIMING_H
 #define MSG_MONGO_CLAIMING_H
 
@@ -56,6 +56,15 @@ typedef int (*msg_mongo_claiming_fn)(msg_mongo_session *s, msg_mongo_claiming *c
  *  *c, of which actor and claim are set. */
 int msg_mongo_claiming_run(msg_session *base, msg_mongo_claiming *c, const char *what,
                            msg_mongo_claiming_fn work, void *arg, msg_err *err);
+
+/* ---- hold.c ---- */
+
+/** How many to look for to find `count` that no other claim of this process is at. */
+size_t msg_mongo_claiming_ask(msg_mongo_claiming *c, size_t count);
+/** The first `count` that no other is at stay picked, and are this one's until it lets go. */
+void msg_mongo_claiming_hold(msg_mongo_claiming *c, size_t count);
+/** Nothing is picked any more. */
+void msg_mongo_claiming_let_go(msg_mongo_claiming *c);
 
 /* ---- the steps ---- */
 

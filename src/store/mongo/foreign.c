@@ -5,7 +5,7 @@
 
 #include "base/str.h"
 #include "store/mongo/document.h"
-#include "store/mongo/presence.h"
+#include "store/mongo/people.h"
 #include "store/mongo/tend.h"
 
 /* --- the implementation check -------------------------------------------------------------- */

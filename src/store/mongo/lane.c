@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "store/mongo/answers.h"
-#include "store/mongo/presence.h"
+#include "store/mongo/people.h"
 #include "store/mongo/query.h"
 #include "store/mongo/tend.h"
 

@@ -9,8 +9,8 @@
 #include "store/mongo/catalog.h"
 #include "store/mongo/document.h"
 #include "store/mongo/lane.h"
+#include "store/mongo/people.h"
 #include "store/mongo/pipe.h"
-#include "store/mongo/presence.h"
 #include "store/mongo/query.h"
 #include "store/mongo/tend.h"
 

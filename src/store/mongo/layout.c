@@ -174,7 +174,7 @@ bool msg_mongo_is_lane(const msg_mongo_layout *layout, const msg_mongo_names *na
   if (!starts_with(collection, prefix) || !collection[strlen(prefix)])
     return false;
   *owner = collection + strlen(prefix);
-  return true;
+  return !strchr(*owner, '_'); /* folded ids have none: it is beside some queue's messages */
 }
 
 bool msg_mongo_may_be_topic(const char *queue, const msg_mongo_names *names,

@@ -9,6 +9,7 @@
 #include "store/mongo/answers.h"
 #include "store/mongo/catalog.h"
 #include "store/mongo/interest.h"
+#include "store/mongo/people.h"
 #include "store/mongo/presence.h"
 #include "store/mongo/query.h"
 #include "store/mongo/status.h"

@@ -13,6 +13,10 @@ typedef struct msg_mongo_ids {
 int msg_mongo_ids_add(msg_mongo_ids *l, const msg_oid *id); /* MSG_OK or MSG_NOMEM */
 bool msg_mongo_ids_have(const msg_mongo_ids *l, const msg_oid *id);
 void msg_mongo_ids_clear(msg_mongo_ids *l);
+/** Of a list in the order of msg_oid_cmp: add one that is not there. False: it is, or memory is
+ *  out. */
+bool msg_mongo_ids_insert(msg_mongo_ids *l, const msg_oid *id);
+void msg_mongo_ids_remove(msg_mongo_ids *l, const msg_oid *id);
 
 /* A growable list of texts, copied. */
 typedef struct msg_mongo_texts {

@@ -37,6 +37,7 @@ typedef struct msg_mongo_place {
   int64_t served_at_ms;                   /* which was done then, monotonic */
   msg_cond *inserted;                     /* immutable; with the store's mtx */
   struct msg_mongo_seer *seers;           /* marks.h */
+  msg_mongo_ids claiming;                 /* what claims of this process are at, in order */
   bool admitted;                          /* of a topic's: who shares it was looked up */
   msg_mongo_texts topics;                 /* of a topic's: those met in it */
 } msg_mongo_place;

@@ -7,7 +7,7 @@
 #include "base/process.h"
 #include "store/mongo/answers.h"
 #include "store/mongo/lane.h"
-#include "store/mongo/presence.h"
+#include "store/mongo/people.h"
 #include "store/mongo/status.h"
 #include "store/mongo/tend.h"
 

@@ -7,8 +7,10 @@
 #include "store/mongo/group.h"
 #include "store/mongo/query.h"
 #include "store/mongo/split.h"
+#include "store/mongo/transaction.h"
 
-#define PAUSE_MS 50
+#define PAUSE_MS     50
+#define TOGETHER_MIN 10
 
 static const char *const WHAT[] = {[MSG_SETTLE_ACK] = "ack",
                                    [MSG_SETTLE_RELEASE] = "release",
@@ -22,16 +24,20 @@ struct settling {
   const msg_actor *actor;
   const msg_settle *how;
   msg_mongo_parts parts;
+  bson_t *change;
+  int64_t matched; /* by the last run */
   char mark[MSG_OID_HEX + 1];
 };
 
 /* ---- the update ---- */
 
-static int run(struct settling *w, const bson_t *change, int64_t *matched, bool *passing,
-               msg_err *err) {
+/* All parts by one command. */
+static int run(msg_mongo_txn *t, void *arg, msg_err *err) {
+  struct settling *w = arg;
   const char *what = WHAT[w->how->verb];
   mongoc_collection_t *c = msg_mongo_collection(w->u, w->s->names.messages);
   bson_t *opts = BCON_NEW("ordered", BCON_BOOL(false)), reply;
+  bson_concat(opts, &t->opts);
   mongoc_bulk_operation_t *bulk = mongoc_collection_create_bulk_operation_with_opts(c, opts);
   bson_error_t error;
   bson_iter_t it;
@@ -40,17 +46,15 @@ static int run(struct settling *w, const bson_t *change, int64_t *matched, bool 
     bson_t filter = BSON_INITIALIZER;
     msg_mongo_append_theirs(&filter, &w->parts, &w->parts.at[i], w->actor->node, w->how->verb,
                             w->mark);
-    if (!mongoc_bulk_operation_update_many_with_opts(bulk, &filter, change, NULL, &error))
+    if (!mongoc_bulk_operation_update_many_with_opts(bulk, &filter, w->change, NULL, &error))
       rc = msg_mongo_fail(w->s->store, what, &error, NULL, err);
     bson_destroy(&filter);
   }
   if (rc == MSG_OK) {
     msg_mongo_bound(w->u);
-    bool ok = mongoc_bulk_operation_execute(bulk, &reply, &error) != 0;
-    *passing = !ok && msg_mongo_is_passing(&error, &reply);
-    if (!ok)
-      rc = msg_mongo_fail(w->s->store, what, &error, &reply, err);
-    *matched = bson_iter_init_find(&it, &reply, "nMatched") ? bson_iter_as_int64(&it) : 0;
+    if (!mongoc_bulk_operation_execute(bulk, &reply, &error))
+      rc = msg_mongo_txn_fail(t, what, &error, &reply, err);
+    w->matched = bson_iter_init_find(&it, &reply, "nMatched") ? bson_iter_as_int64(&it) : 0;
     bson_destroy(&reply);
   }
   mongoc_bulk_operation_destroy(bulk);
@@ -59,17 +63,26 @@ static int run(struct settling *w, const bson_t *change, int64_t *matched, bool 
   return rc;
 }
 
-static int update(struct settling *w, int64_t *matched, msg_err *err) {
-  bson_t *change = msg_mongo_change_of(w->how, w->mark, w->actor->settings->max_attempts);
+static int run_alone(struct settling *w, msg_err *err) {
+  msg_mongo_txn t = {.s = w->s, .u = w->u, .opts = BSON_INITIALIZER};
   int rc;
-  for (;;) {
-    bool passing = false;
-    rc = run(w, change, matched, &passing, err);
-    if (rc == MSG_OK || !passing || msg_clock_mono_ms() >= w->u->until_ms)
-      break;
+  while ((rc = run(&t, w, err)) != MSG_OK && t.again && msg_clock_mono_ms() < w->u->until_ms) {
+    t.again = false;
     msg_clock_sleep_ms(PAUSE_MS);
   }
-  bson_destroy(change);
+  bson_destroy(&t.opts);
+  return rc;
+}
+
+/* Many by a transaction, which costs a call more: the others of the replica set are told of it as
+ * a whole, and not of each message. */
+static int update(struct settling *w, msg_err *err) {
+  const msg_mongo_store *store = w->s->store;
+  bool together = w->parts.item_count >= TOGETHER_MIN && store->replicated && !store->sharded;
+  w->change = msg_mongo_change_of(w->how, w->mark, w->actor->settings->max_attempts);
+  int rc = together ? msg_mongo_transact(w->s, w->u, WHAT[w->how->verb], run, w, err)
+                    : run_alone(w, err);
+  bson_destroy(w->change);
   return rc;
 }
 
@@ -130,18 +143,17 @@ static int free_locks(struct settling *w, msg_err *err) {
 /* ---- the verb ---- */
 
 static int settle(struct settling *w, msg_err *err) {
-  int64_t matched = 0;
-  int rc = update(w, &matched, err);
+  int rc = update(w, err);
   if (rc != MSG_OK)
     return rc;
-  bool all = matched == (int64_t)w->parts.item_count;
+  bool all = w->matched == (int64_t)w->parts.item_count;
   for (size_t i = 0; all && i < w->parts.item_count; i++)
     w->parts.items[i]->done = true;
-  if (!all && matched > 0)
+  if (!all && w->matched > 0)
     rc = find_done(w, err);
   if (rc == MSG_OK && !all && w->how->verb == MSG_SETTLE_FREE)
     rc = free_locks(w, err);
-  if (rc == MSG_OK && matched > 0 && w->how->verb != MSG_SETTLE_EXTEND &&
+  if (rc == MSG_OK && w->matched > 0 && w->how->verb != MSG_SETTLE_EXTEND &&
       msg_mongo_is_grouped(w->s))
     rc = msg_mongo_groups_after(w->s, w->u, w->parts.ids, w->parts.item_count, err);
   return rc;

@@ -175,7 +175,8 @@ static int note(void *arg, const bson_t *doc, msg_err *err) {
     return MSG_OK;
   if (rc != MSG_OK)
     return rc;
-  bool handed = bsearch(&m.id, l->marks.at, l->marks.n, sizeof m.id, by_id) != NULL;
+  bool handed =
+      l->marks.n > 0 && bsearch(&m.id, l->marks.at, l->marks.n, sizeof m.id, by_id) != NULL;
   if (handed || !(to = msg_list_add(&l->got))) {
     msg_message_clear(&m);
     return handed ? MSG_OK : msg_err_nomem(err);
