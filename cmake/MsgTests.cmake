@@ -56,7 +56,7 @@ function(msg_mongodb_properties name source)
     set_property(TEST ${name} APPEND PROPERTY LABELS slow)
   endif()
   # Once in a CI run is enough: the legs on other compilers and libraries leave it out.
-  if(name MATCHES "^(contract\\.mongo_|mongo\\.(dual_|multi_|layouts|golden_layouts|faults|races|ambiguous))")
+  if(name MATCHES "^(contract\\.mongo_|mongo\\.(dual_|multi_|layouts|golden_layouts|faults|races|ambiguous|migrate))")
     set_property(TEST ${name} APPEND PROPERTY LABELS once)
     set_tests_properties(${name} PROPERTIES COST 50) # begun first
   endif()

@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "base/str.h"
 #include "ext/values.h"
 #include "model/topic.h"
 
@@ -41,20 +40,6 @@ static int add(void *arg, const char *key, const msg_value *v, bool is_bool, msg
   return MSG_OK;
 }
 
-static int check(const msg_message *m, const struct names *now, const struct names *wanted,
-                 msg_err *err) {
-  for (size_t i = 0; i < now->n; i++)
-    if (!has(wanted, now->at[i]))
-      return msg_err_set(err, MSG_INVALID,
-                         "column processed_by: '%s' has seen the message, and cannot be taken out",
-                         msg_show(now->at[i]).s);
-  if (m->exclusive && wanted->n > now->n)
-    return msg_err_set(err, MSG_INVALID,
-                       "column processed_by of an exclusive message: it has one owner, claim and "
-                       "acknowledge it");
-  return MSG_OK;
-}
-
 static int mark(const msg_target *target, const msg_actor *actor, const char *node, msg_err *err) {
   msg_session *session = target->call.session;
   msg_actor as = *actor;
@@ -65,30 +50,22 @@ static int mark(const msg_target *target, const msg_actor *actor, const char *no
   return session->ops->seen(session, &as, &one, &won, err);
 }
 
-static int add_all(const msg_target *target, const msg_actor *actor, const struct names *now,
-                   const struct names *wanted, msg_err *err) {
-  int rc = check(&target->m, now, wanted, err);
-  for (size_t i = 0; rc == MSG_OK && i < wanted->n; i++)
-    if (!has(now, wanted->at[i]))
-      rc = mark(target, actor, wanted->at[i], err);
-  return rc;
-}
-
 int msg_marks_add(msg_connection *c, const msg_target *target, const msg_actor *actor,
                   sqlite3_value *array, msg_err *err) {
-  struct names now = {0}, wanted = {0};
-  msg_value text, seen = msg_value_text(target->m.processed_by);
+  struct names names = {0};
+  msg_value text;
   int rc = msg_value_read(array, &text, err);
   if (rc == MSG_OK && text.type != MSG_TEXT)
     rc = msg_err_set(err, MSG_INVALID, "column processed_by is %s: give a JSON array of sender ids",
                      msg_type_name(text.type));
   if (rc == MSG_OK)
-    rc = msg_json_array(c, &text, "column processed_by", add, &wanted, err);
-  if (rc == MSG_OK && seen.p)
-    rc = msg_json_array(c, &seen, "column processed_by", add, &now, err);
-  if (rc == MSG_OK)
-    rc = add_all(target, actor, &now, &wanted, err);
-  names_clear(&now);
-  names_clear(&wanted);
+    rc = msg_json_array(c, &text, "column processed_by", add, &names, err);
+  if (rc == MSG_OK && names.n && target->m.exclusive)
+    rc = msg_err_set(err, MSG_INVALID,
+                     "column processed_by of an exclusive message: it has one owner, claim and "
+                     "acknowledge it");
+  for (size_t i = 0; rc == MSG_OK && i < names.n; i++)
+    rc = mark(target, actor, names.at[i], err);
+  names_clear(&names);
   return rc;
 }

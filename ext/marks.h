@@ -4,9 +4,9 @@
 
 #include "ext/browse.h"
 
-/** Mark the message seen by every node that the JSON array names; those who have seen it already
- *  are passed over, and nobody can be taken out.
- *  Errors: MSG_INVALID no array of sender ids; a node that has seen it is missing; exclusive. */
+/** Mark the message seen by every node that the JSON array names. Nobody is taken out: those who
+ *  have seen it and are not named stay.
+ *  Errors: MSG_INVALID no array of sender ids; the message is exclusive. */
 int msg_marks_add(msg_connection *c, const msg_target *target, const msg_actor *actor,
                   sqlite3_value *array, msg_err *err);
 

@@ -185,6 +185,7 @@ static int read_changes(msg_connection *c, const msg_target *target, sqlite3_val
 }
 
 static int change(msg_browse_table *t, sqlite3_value **argv, msg_err *err) {
+  sqlite3_value *seen_by = argv[2 + MSG_FIELD_PROCESSED_BY];
   msg_update u = {0};
   msg_target target;
   msg_settings settings;
@@ -198,11 +199,10 @@ static int change(msg_browse_table *t, sqlite3_value **argv, msg_err *err) {
   rc = read_changes(t->table.c, &target, argv + 2, &u, err);
   if (rc == MSG_OK)
     rc = msg_opened_actor(target.opened, &settings, &actor, err);
-  if (rc == MSG_OK && (u.has_priority || u.has_deliver_at || u.has_ttl))
-    rc = target.call.session->ops->update(target.call.session, &actor, &target.m.id, &u, err);
-  sqlite3_value *seen_by = argv[2 + MSG_FIELD_PROCESSED_BY];
   if (rc == MSG_OK && !sqlite3_value_nochange(seen_by))
     rc = msg_marks_add(t->table.c, &target, &actor, seen_by, err);
+  if (rc == MSG_OK && (u.has_priority || u.has_deliver_at || u.has_ttl))
+    rc = target.call.session->ops->update(target.call.session, &actor, &target.m.id, &u, err);
   msg_settings_clear(&settings);
   msg_message_clear(&target.m);
   return rc;

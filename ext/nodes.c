@@ -69,7 +69,8 @@ bool msg_opened_same_queue(const msg_opened *a, const msg_opened *b) {
     return false;
   bool same = msg_node_settings(b->node, &sb, NULL) == MSG_OK;
   if (same) {
-    same = strcmp(msg_settings_queue(&sa), msg_settings_queue(&sb)) == 0;
+    same = strcmp(msg_settings_queue(&sa), msg_settings_queue(&sb)) == 0 &&
+           strcmp(msg_settings_layout(&sa), msg_settings_layout(&sb)) == 0;
     msg_settings_clear(&sb);
   }
   msg_settings_clear(&sa);

@@ -7,7 +7,8 @@
 --
 -- `new` and `old` are any two stores, layouts or queues: local, local:SCHEMA, mongodb://..., {"layout": "multi"}. They are the
 -- bridge's names in msg_participants; `old` is opened last. Ctrl-C or a crash at any point loses and doubles nothing: start it
--- again. One at a time. A pass in which something went prints a row. The last step is migrate_big_bang.sql.
+-- again, for a minute too where it says that MongoDB does not answer: so long the server keeps what it died over. One at a time.
+-- A pass in which something went prints a row. The last step is migrate_big_bang.sql.
 --
 -- Exclusive messages go from old to new, whoever sent them, and whichever side a worker claims on has it alone. Each is a dead
 -- letter of reason 'migrate: in transit' on the old side, then also on the new side with a delivery 6,338 years late, then gone

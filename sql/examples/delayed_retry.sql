@@ -3,9 +3,9 @@ SELECT msg_enqueue('mail', 'in a day', '{"delay_ms":86400000}') IS NOT NULL AS s
 SELECT msg_enqueue('mail', 'now') IS NOT NULL AS sent;
 SELECT value, state FROM msg_messages ORDER BY seq;
 
--- The mail server is down: back with it, for 1 s, then 2 s, 4 s ... `attempts` counts deliveries.
-SELECT value, attempts, msg_release(id, token, 1000 << (attempts - 1)) AS released FROM msg_claim('mail');
-SELECT value, state, attempts, deliver_at - timestamp >= 1000 AS "later" FROM msg_messages WHERE value = 'now';
+-- The mail server is down: back with it, for a minute, then 2, 4 ... `attempts` counts deliveries.
+SELECT value, attempts, msg_release(id, token, 60000 << (attempts - 1)) AS released FROM msg_claim('mail');
+SELECT value, state, attempts, deliver_at - timestamp >= 60000 AS "later" FROM msg_messages WHERE value = 'now';
 
 -- Bring it forward, and claim it for 30 ms only: a worker that is too slow loses it ...
 UPDATE msg_messages SET deliver_at = 0 WHERE value = 'now';

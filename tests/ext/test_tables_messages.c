@@ -119,6 +119,53 @@ static void insert_sets_every_column_that_a_send_can(void **state) {
       "\"delayed\",[]]");
 }
 
+static void a_copy_keeps_what_its_sending_said(void **state) {
+  (void)state;
+  host_run(db,
+           "SELECT msg_listen('t'); SELECT msg_enqueue('t', 'first', '{\"key\": \"k\"}');"
+           "INSERT INTO msg_messages(topic, value, sender, sender_host, timestamp, ttl, "
+           "deliver_at, delete_at, exclusive, attempts, reason, key, processed_by)"
+           " VALUES ('t', 'old', 'you', 'there', 1000, 5000, 2000, 4000000000000, 1, 3, NULL, "
+           "'k', '[]'),"
+           " ('t', 'dead', 'you', NULL, 1001, 5000, 2000, NULL, 1, 7, 'no', NULL, NULL),"
+           " ('t', 'mine', 'me', NULL, 4000000000000, NULL, NULL, NULL, 0, 0, NULL, NULL, NULL),"
+           " ('t', 'seen', 'you', NULL, 4000000000000, NULL, 1, 4000000000000, 0, 0, NULL, NULL,"
+           " '[\"me\", \"x\"]'),"
+           " ('t', 'new', 'you', NULL, 4000000000000, NULL, 1, 4000000000000, 0, 0, NULL, NULL,"
+           " '[\"x\"]')");
+  assert_string_equal(
+      host_text(db, "SELECT group_concat(json_array(value, sender, sender_host, timestamp, ttl, "
+                    "deliver_at, delete_at, state, attempts, reason, key))"
+                    " FROM (SELECT * FROM msg_messages WHERE value IN ('old', 'dead') "
+                    "ORDER BY timestamp)"),
+      "[\"old\",\"you\",\"there\",1000,5000,2000,4000000000000,\"ready\",3,null,\"k\"],"
+      "[\"dead\",\"you\",null,1001,5000,2000,null,\"dead\",7,\"no\",null]");
+  assert_string_equal(host_text(db, "SELECT group_concat(value) FROM msg_await('t', 0, 10)"),
+                      "new");
+  assert_int_equal(host_int(db, "SELECT attempts FROM msg_claim('t', 1) WHERE value = 'old'"), 4);
+}
+
+static void update_adds_to_who_has_seen_it(void **state) {
+  (void)state;
+  host_run(db,
+           "SELECT msg_listen('t');"
+           "INSERT INTO msg_messages(topic, value, sender, timestamp, deliver_at, delete_at) VALUES"
+           " ('t', 1, 'you', 4000000000000, 1, 4000000009000),"
+           " ('t', 2, 'you', 4000000000000, 1, 4000000009000);"
+           "UPDATE msg_messages SET processed_by = '[\"me\"]', priority = 5 WHERE value = 1");
+  assert_string_equal(
+      host_text(db, "SELECT group_concat(json_array(value, json(processed_by), priority))"
+                    " FROM (SELECT * FROM msg_messages ORDER BY value)"),
+      "[1,[\"me\"],5],[2,[],1000]");
+  host_run(db, "UPDATE msg_messages SET processed_by = '[]'"); /* takes nobody out */
+  host_fails(db, SQLITE_ERROR, "column processed_by is integer: give a JSON array of sender ids",
+             "UPDATE msg_messages SET processed_by = 1");
+  assert_string_equal(host_text(db, "SELECT group_concat(value) FROM msg_await('t', 0, 10)"), "2");
+  host_run(db, "SELECT msg_enqueue('work', 1)");
+  host_fails(db, SQLITE_ERROR, "column processed_by of an exclusive message",
+             "UPDATE msg_messages SET processed_by = '[\"x\"]' WHERE topic = 'work'");
+}
+
 static void columns_override_options(void **state) {
   (void)state;
   host_run(db, "INSERT INTO msg_messages(topic, priority, recipients, ttl, options) VALUES ('t', "
@@ -165,17 +212,28 @@ static void insert_refuses(void **state) {
       {"topic", "'a*'", "GLOB"},
       {"topic, state", "'t', 'dead'",
        "msg: INVALID: column state is read only: the store sets it, leave it out"},
-      {"topic, sender", "'t', 'you'", "column sender is read only"},
-      {"topic, timestamp", "'t', 1", "column timestamp is read only"},
-      {"topic, attempts", "'t', 1", "column attempts is read only"},
       {"topic, owner", "'t', 'x'", "column owner is read only"},
       {"topic, token", "'t', 'x'", "column token is read only"},
       {"topic, since", "'t', 1", "column since is read only"},
       {"topic, until", "'t', 1", "column until is read only"},
       {"topic, seq", "'t', 1", "column seq is read only"},
-      {"topic, processed_by", "'t', '[]'", "column processed_by is read only"},
-      {"topic, reason", "'t', 'x'", "column reason is read only"},
-      {"topic, sender_host", "'t', 'x'", "column sender_host is read only"},
+      {"topic, sender", "'t', 'you'",
+       "column sender is of a copy of a message: give its timestamp too, or leave both out"},
+      {"topic, attempts", "'t', 1", "column attempts is of a copy"},
+      {"topic, processed_by", "'t', '[]'", "column processed_by is of a copy"},
+      {"topic, reason", "'t', 'x'", "column reason is of a copy"},
+      {"topic, sender_host", "'t', 'x'", "column sender_host is of a copy"},
+      {"topic, timestamp", "'t', 'now'", "column timestamp is text: give it an integer"},
+      {"topic, timestamp, attempts", "'t', 1, -1", "column attempts is -1"},
+      {"topic, timestamp, sender", "'t', 1, ''", "empty sender: give it 1 to 128 bytes"},
+      {"topic, timestamp, sender", "'t', 1, 5", "column sender is integer"},
+      {"topic, timestamp, reason", "'t', 1, 'x'",
+       "column reason: only an exclusive message becomes a dead letter"},
+      {"topic, timestamp, processed_by", "'t', 1, '[5]'",
+       "column processed_by: give a JSON array of sender ids"},
+      {"topic, timestamp, processed_by", "'t', 1, 5", "column processed_by is integer"},
+      {"topic, timestamp, exclusive, processed_by", "'t', 1, 1, '[\"x\"]'",
+       "column processed_by of an exclusive message"},
       {"topic, id", "'t', 'xyz'", "option 'id' is 'xyz', no message id: give it 24 hex digits"},
       {"topic, priority", "'t', 'high'", "option 'priority' takes an integer, not text"},
       {"topic, priority", "'t', 3000000000", "option 'priority' is 3000000000"},
@@ -288,7 +346,7 @@ static void update_refuses_other_columns(void **state) {
     const char *set, *text;
   } CASES[] = {
       {"topic = 'x'", "msg: INVALID: column topic of a message cannot be changed: only priority, "
-                      "deliver_at and ttl can"},
+                      "deliver_at, ttl and processed_by can"},
       {"value = 2", "column value of"},
       {"value = '1'", "column value of"},
       {"id = '0000000000000000000000aa'", "column id of"},
@@ -418,6 +476,8 @@ int main(void) {
       TEST(the_plan_says_what_the_store_does),
       TEST(insert_sends_with_the_defaults_of_a_send),
       TEST(insert_sets_every_column_that_a_send_can),
+      TEST(a_copy_keeps_what_its_sending_said),
+      TEST(update_adds_to_who_has_seen_it),
       TEST(columns_override_options),
       TEST(delete_at_ends_a_life),
       TEST(numbers_may_come_as_text),

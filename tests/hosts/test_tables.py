@@ -217,8 +217,8 @@ class Writes(support.Case):
 
     def test_insert_of_a_read_only_column_is_an_error(self):
         a = self.db("a")
-        for column in ("sender", "sender_host", "processed_by", "timestamp", "state", "attempts", "reason", "owner",
-                       "token", "since", "until", "seq"):
+        for column in ("sender", "sender_host", "processed_by", "state", "attempts", "reason", "owner", "token", "since",
+                       "until", "seq"):
             self.assertFails(column, a.rows, 'INSERT INTO msg_messages(topic, "%s") VALUES (\'t\', 1)' % column)
         self.assertEqual(a.rows("SELECT * FROM msg_messages"), [])
 

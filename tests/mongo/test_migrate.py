@@ -2,13 +2,21 @@
 import os
 import sys
 
-from harness import Case, main, mongod, support
+from harness import OwnServer, main, mongod, support
 
 sys.path.insert(1, os.path.join(support.SOURCE, "tests", "support"))
 import move  # noqa: E402
 
 
-class Base(Case):
+class Base(OwnServer):
+    """On a server that gives up the transaction of a dead mover soon, not after a minute."""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        with mongod.Admin(cls.cluster.uri()) as admin:
+            admin.run("admin", {"setParameter": 1, "transactionLifetimeLimitSeconds": 3})
+
     def database_side(self, options=None, suffix=""):
         return move.Side(mongod.with_database(mongod.shared_uri(), self.database + suffix), options)
 
@@ -38,6 +46,17 @@ class StandardToMulti(move.Moves, Base):
     def setUp(self):
         super().setUp()
         self.old, self.new = self.database_side(), self.database_side({"layout": "multi", "implementation_check": "ignore"})
+
+
+    def test_one_transaction_sends_to_both(self):
+        db = move.Traffic(self, self.old, self.new).open("new", "multi")
+        db.one("SELECT msg_open(?, ?)", self.old.target, '{"sender_id": "standard"}')
+        db.rows("BEGIN")
+        for node in ("multi", "standard"):
+            db.enqueue("work", node, node=node)
+        db.rows("COMMIT")
+        for node in ("multi", "standard"):
+            self.assertEqual(db.column("SELECT value FROM msg_messages WHERE node = ?", node), [node])
 
 
 class StandardToDual(move.Moves, Base):

@@ -5,6 +5,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 source_dir=${MSG_SOURCE:-$(cd "$here/../.." && pwd)}
 export MSG_SO=${MSG_SO:-$source_dir/build/msg.so}
 export SQLITE3=${SQLITE3:-sqlite3}
+export MONGOC_DISABLE_SHM=1 # libmongoc warns where a killed process of the same number left its counters
 failed=0
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

@@ -18,10 +18,13 @@ for expected in "$here"/expected/*.out; do
   [[ -e $source_dir/sql/examples/$name.sql ]] || fail "$name.out belongs to no example"
 done
 
-# What is neither an example nor a reference must be a script that can be read twice.
+# What is neither an example nor a reference must be a script that can be read twice; those that move take two nodes.
 for script in "$source_dir"/sql/*.sql; do
   [[ $(basename "$script") == schema.sql ]] && continue
-  shell twice.db <<<".read '$script'
+  shell twice.db <<<"ATTACH 'new.db' AS other;
+SELECT msg_open('local:other', '{\"sender_id\": \"new\"}') IS NULL;
+SELECT msg_open('local', '{\"sender_id\": \"old\"}') IS NULL;
+.read '$script'
 .read '$script'" || fail "$script cannot be read twice"
 done
 exit "$failed"

@@ -9,7 +9,7 @@
 struct entering {
   msg_put **at; /* those with a key, by topic, key and place */
   bool *known;  /* a document is there, though its time is over */
-  bool *left;   /* of a copy, whose key is another's or over: not entered */
+  bool *left;   /* of a copy, whose key is there or over: not entered */
   size_t n;
   int64_t now_ms;
 };
@@ -57,7 +57,7 @@ static int note_known(void *arg, const bson_t *doc, msg_err *err) {
     if (cmp_key(e->at[i]->message, topic, key) != 0)
       continue;
     e->known[i] = over;
-    if (!over && msg_oid_cmp(&id, &e->at[i]->message->id) != 0)
+    if (!over && (e->at[i]->message->copied || msg_oid_cmp(&id, &e->at[i]->message->id) != 0))
       repeats(e, i, &id);
   }
   return MSG_OK;
