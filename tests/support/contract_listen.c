@@ -94,10 +94,10 @@ static void broadcasts_sent_out_of_order(void **state) {
   contract_pass(k, 600); /* nobody has looked when the next is sent */
   PUT(.topic = "t", .text = "6");
   PUT(.topic = "t", .text = "7");
-  PUT(.topic = "t", .text = "2", .delay_ms = -2000);
+  PUT(.topic = "t", .text = "2", .delay_ms = -200000);
   PUT(.topic = "t", .text = "8");
-  PUT(.topic = "t", .text = "1", .delay_ms = -3000);
-  PUT(.topic = "t", .text = "3", .delay_ms = -1000);
+  PUT(.topic = "t", .text = "1", .delay_ms = -300000);
+  PUT(.topic = "t", .text = "3", .delay_ms = -100000);
   PUT(.topic = "t", .text = "urgent", .priority = 1, .delay_ms = -1);
   static const char *const order[] = {"urgent", "1", "2", "3", "4", "due", "6", "7", "8", ""};
   for (size_t i = 0; i < sizeof order / sizeof *order; i++)
@@ -112,7 +112,7 @@ static void many_broadcasts_sent_backwards(void **state) {
   for (int i = 0; i < 40; i++) {
     char text[16];
     snprintf(text, sizeof text, "%d", i);
-    PUT(.topic = "t", .text = text, .delay_ms = -1000 * (i + 1));
+    PUT(.topic = "t", .text = text, .delay_ms = -100000 * (i + 1));
   }
   for (int i = 39; i >= 0; i--)
     assert_int_equal(atoi(contract_await(k, "n", "t", 1)), i);

@@ -171,21 +171,33 @@ static mongoc_cursor_t *query_many(struct msg_mongo_find *f, const msg_mongo_pla
   return cursor;
 }
 
+/* Of the topics' places, those of a wanted topic. None is made: most that are asked for may not be
+ * there. */
+static int mark_wanted(const struct msg_mongo_find *f, const msg_mongo_places *places, bool *wanted,
+                       msg_err *err) {
+  msg_mongo_at at;
+  int rc = MSG_OK;
+  for (size_t t = 0; rc == MSG_OK && t < f->filter.topic_count; t++) {
+    rc = msg_mongo_topic_at(f->s, f->filter.topics[t], &at, err);
+    for (size_t i = 0; rc == MSG_OK && i < places->n; i++)
+      wanted[i] = wanted[i] || strcmp(places->at[i]->at.messages, at.messages) == 0;
+  }
+  return rc;
+}
+
 /* A topic's place is looked at if its topic is wanted. */
 static int places_of(struct msg_mongo_find *f, msg_mongo_places *out, msg_err *err) {
-  const msg_filter *w = &f->filter;
-  msg_mongo_places wanted = {0};
   int rc = msg_mongo_places_all(f->s, &f->u, out, err);
-  if (rc != MSG_OK || !f->s->queue->layout->topics || !w->topic_count)
+  if (rc != MSG_OK || !f->s->queue->layout->topics || !f->filter.topic_count)
     return rc;
-  for (size_t i = 0; rc == MSG_OK && i < w->topic_count; i++)
-    rc = msg_mongo_places_topic(f->s, w->topics[i], &wanted, err);
+  bool *wanted = msg_zalloc((out->n + 1) * sizeof *wanted);
+  rc = wanted ? mark_wanted(f, out, wanted, err) : msg_err_nomem(err);
   size_t n = 0;
   for (size_t i = 0; rc == MSG_OK && i < out->n; i++)
-    if (out->at[i]->kind != MSG_MONGO_TOPIC || msg_mongo_places_have(&wanted, out->at[i]))
+    if (out->at[i]->kind != MSG_MONGO_TOPIC || wanted[i])
       out->at[n++] = out->at[i];
   out->n = n;
-  msg_mongo_places_clear(&wanted);
+  msg_free(wanted);
   return rc;
 }
 

@@ -86,10 +86,15 @@ static size_t room(const msg_mongo_session *s) {
   return 255 - strlen(s->store->db) - 1;
 }
 
+int msg_mongo_topic_at(const msg_mongo_session *s, const char *topic, msg_mongo_at *out,
+                       msg_err *err) {
+  return msg_mongo_at_topic(s->queue->name, topic, room(s), out, err);
+}
+
 int msg_mongo_places_topic(const msg_mongo_session *s, const char *topic, msg_mongo_places *out,
                            msg_err *err) {
   msg_mongo_at at;
-  int rc = msg_mongo_at_topic(s->queue->name, topic, room(s), &at, err);
+  int rc = msg_mongo_topic_at(s, topic, &at, err);
   if (rc != MSG_OK)
     return rc;
   return msg_mongo_places_add(out, msg_mongo_place_of(s->store, s->queue, MSG_MONGO_TOPIC, &at),

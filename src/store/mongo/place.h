@@ -65,6 +65,9 @@ void msg_mongo_places_free(msg_mongo_store *store);
  *  now. No I/O. Errors: MSG_INVALID as msg_mongo_at_topic. */
 int msg_mongo_places_put(const msg_mongo_session *s, const msg_message *m, bool later,
                          msg_mongo_places *out, msg_err *err);
+/** Where a topic's are, be they there or not. Errors: as above. */
+int msg_mongo_topic_at(const msg_mongo_session *s, const char *topic, msg_mongo_at *out,
+                       msg_err *err);
 /** A topic's. No I/O. Errors: as above. */
 int msg_mongo_places_topic(const msg_mongo_session *s, const char *topic, msg_mongo_places *out,
                            msg_err *err);
