@@ -118,6 +118,8 @@ int msg_browse_remove(msg_browse_table *t, sqlite3_value *rowid, msg_err *err) {
   rc = msg_opened_actor(target.opened, &settings, &actor, err);
   if (rc == MSG_OK)
     rc = target.call.session->ops->remove(target.call.session, &actor, &target.m.id, err);
+  if (rc == MSG_OK)
+    msg_node_doubt(target.opened->node);
   msg_settings_clear(&settings);
   msg_message_clear(&target.m);
   return rc;

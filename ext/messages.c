@@ -203,6 +203,8 @@ static int change(msg_browse_table *t, sqlite3_value **argv, msg_err *err) {
     rc = msg_marks_add(t->table.c, &target, &actor, seen_by, err);
   if (rc == MSG_OK && (u.has_priority || u.has_deliver_at || u.has_ttl))
     rc = target.call.session->ops->update(target.call.session, &actor, &target.m.id, &u, err);
+  if (rc == MSG_OK)
+    msg_node_doubt(target.opened->node);
   msg_settings_clear(&settings);
   msg_message_clear(&target.m);
   return rc;

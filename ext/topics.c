@@ -140,8 +140,10 @@ static int sweep(msg_invocation *in, const msg_pattern *pattern, bool purge, msg
   sweep_fn verb = purge ? call.session->ops->purge : call.session->ops->redrive;
   rc = verb(call.session, &actor, pattern, &count, err);
   msg_settings_clear(&settings);
-  if (rc == MSG_OK)
-    sqlite3_result_int64(in->ctx, count);
+  if (rc != MSG_OK)
+    return rc;
+  msg_node_doubt(o->node);
+  sqlite3_result_int64(in->ctx, count);
   return rc;
 }
 

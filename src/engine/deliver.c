@@ -80,6 +80,18 @@ void msg_deliver_put(msg_store *store, const msg_put *puts, size_t n) {
     msg_nodes_each(store, note_put, &p);
 }
 
+static void doubt(msg_node *node, void *arg) {
+  (void)arg;
+  msg_mutex_lock(node->mtx);
+  msg_inbox_doubt(&node->inbox);
+  msg_mutex_unlock(node->mtx);
+}
+
+void msg_deliver_doubt(msg_store *store) {
+  if (store->ops->caps(store) & MSG_CAP_PUSH)
+    msg_nodes_each(store, doubt, NULL);
+}
+
 static void ring(msg_node *node, void *arg) {
   (void)arg;
   msg_mutex_lock(node->mtx);

@@ -8,6 +8,8 @@
 
 /* How long what came is taken to be still there. */
 #define SOON_MS 5000
+/* How long nothing is, once that was in doubt: what is on its way comes first. */
+#define DOUBT_MS (2 * SOON_MS)
 
 struct msg_parcel {
   msg_message message; /* immutable */
@@ -80,6 +82,10 @@ void msg_inbox_lose(msg_inbox *b) {
   b->rung = true;
 }
 
+void msg_inbox_doubt(msg_inbox *b) {
+  b->doubted_ms = msg_clock_mono_ms();
+}
+
 /* Another thread has it, or has had it since a look began that may give it. */
 static bool is_gone(const msg_inbox *b, const msg_oid *id) {
   size_t n = b->taking_count + b->taken_count;
@@ -125,7 +131,8 @@ static int take_out(msg_parcel *p, msg_message *to) {
 /* It came by one way alone: from a look, or told by itself after the last that found something. */
 static bool is_new(const msg_inbox *b, const struct msg_inbox_item *item, int64_t now_ms) {
   bool once = item->found || b->scanned_ms == 0 || item->parcel->told_ms > b->scanned_ms;
-  return once && now_ms - item->at_ms < SOON_MS;
+  bool doubtful = b->doubted_ms != 0 && now_ms - b->doubted_ms < DOUBT_MS;
+  return once && !doubtful && now_ms - item->at_ms < SOON_MS;
 }
 
 static int make_room(msg_inbox *b, size_t n) {

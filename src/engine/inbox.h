@@ -31,6 +31,7 @@ typedef struct msg_inbox {
   uint64_t pushes;
   uint32_t epoch;     /* moves when something was not kept */
   int64_t scanned_ms; /* monotonic: the last look at the store that found something; 0 none */
+  int64_t doubted_ms; /* monotonic: the last msg_inbox_doubt; 0 never */
   bool rung;          /* something came that the node's waits were not woken for */
   bool looking;       /* one look at the store at a time; it may find what is taken meanwhile */
   msg_oid *taking;    /* taken: the mark is under way; behind those, marked since a look began */
@@ -40,6 +41,9 @@ typedef struct msg_inbox {
 /** Keep it, among at most `max` and MSG_INBOX_MAX_BYTES, unless it is there or being taken.
  *  False: no room, all were dropped. */
 bool msg_inbox_push(msg_inbox *b, msg_parcel *parcel, size_t max);
+/** Something of what is here, or of what is on its way, may be gone or changed: for a while nothing
+ *  is given *soon. */
+void msg_inbox_doubt(msg_inbox *b);
 /** Drop all: only the store knows now. */
 void msg_inbox_lose(msg_inbox *b);
 /** Drop all: nobody looks. */

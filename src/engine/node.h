@@ -87,6 +87,9 @@ int msg_node_send(msg_node *node, msg_call *call, const msg_message *messages, s
 /** These were put without the functions here: whoever in this process awaits from now on finds
  *  them. */
 void msg_node_put_beside(msg_node *node, const msg_put *puts, size_t n);
+/** Messages were removed or changed without the functions here: what was pushed to this process is
+ *  looked for in the store before it is handed out. */
+void msg_node_doubt(msg_node *node);
 /** Send a request (filled) and wait for up to `answers` answers. Appends what came. None:
  *  MSG_TIMEOUT, or MSG_MISUSE (text says why none can come). The request's id in *id (NULL
  *  allowed) even then. A request inside a host

@@ -162,6 +162,8 @@ void msg_look_handed(msg_node *node, const msg_list *out, size_t from, enum msg_
 
 /** These were put by this process: a call that begins now finds them, told by the watch or not. */
 void msg_deliver_put(msg_store *store, const msg_put *puts, size_t n);
+/** Some of the store's messages were removed or changed by this process. */
+void msg_deliver_doubt(msg_store *store);
 
 /* ---- nodes: node.c ---- */
 

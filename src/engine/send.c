@@ -159,6 +159,11 @@ void msg_node_put_beside(msg_node *node, const msg_put *puts, size_t n) {
     msg_deliver_put(node->store, puts, n);
 }
 
+void msg_node_doubt(msg_node *node) {
+  if (msg_node_check(node, NULL) == MSG_OK)
+    msg_deliver_doubt(node->store);
+}
+
 int msg_send_one(msg_use *u, const msg_call *call, msg_session *session, const msg_message *m,
                  msg_oid *id, msg_err *err) {
   msg_put one;

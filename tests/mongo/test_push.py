@@ -72,6 +72,24 @@ class Push(OwnServer):
             sender.one("SELECT msg_send('news', ?, '{\"ttl_ms\": 600000}')", i)
         self.assertEqual(sorted(listening.result(60)), list(range(150)))
 
+    def test_what_was_removed_or_ended_is_not_handed_out(self):
+        """Though it was pushed before, or is on its way."""
+        n, sender = self.db("listener"), self.db("sender")
+        n.one("SELECT msg_listen('news')")
+        ways = ["DELETE FROM msg_messages WHERE id = ?",
+                "UPDATE msg_messages SET ttl = 1 WHERE id = ?"]
+        for i in range(30):
+            sender.send("news", "first")
+            second = sender.send("news", "second", ttl_ms=600000)
+            self.assertEqual(n.wait("news", 10000)["value"], "first")
+            sender.rows(ways[i % 2], second)
+            time.sleep(0.02)  # a life counts from its UPDATE
+            self.assertIsNone(n.wait("news", 50), ways[i % 2])
+        sender.rows("SELECT msg_send('news', 'purged') FROM json_each('[1,2,3]')")
+        self.assertEqual(n.wait("news", 10000)["value"], "purged")
+        sender.one("SELECT msg_purge('news')")
+        self.assertIsNone(n.wait("news", 300))
+
     def test_a_burst_larger_than_the_window(self):
         n, sender = self.db("listener", {"window_size": 10}), self.process("sender")
         n.one("SELECT msg_listen('news')")
