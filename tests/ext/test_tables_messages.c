@@ -166,6 +166,21 @@ static void update_adds_to_who_has_seen_it(void **state) {
              "UPDATE msg_messages SET processed_by = '[\"x\"]' WHERE topic = 'work'");
 }
 
+static void marks_of_who_never_came_go_with_their_messages(void **state) {
+  (void)state;
+  sqlite3 *other = host_open(host_path());
+  host_run(other, "INSERT INTO msg_messages(topic, timestamp, processed_by)"
+                  " SELECT 't', 4000000000000, '[\"ghost\"]' FROM json_each('[1,2,3]');"
+                  "DELETE FROM msg_messages");
+  assert_int_equal(host_int(other, "SELECT count(*) FROM msg_store_seen"), 3);
+  host_close(other);
+  other = host_open(host_path());
+  host_run(other, "SELECT msg_send('t', 1);"
+                  "UPDATE msg_messages SET processed_by = '[\"ghost\"]'");
+  assert_int_equal(host_int(other, "SELECT count(*) FROM msg_store_seen"), 1);
+  host_close(other);
+}
+
 static void columns_override_options(void **state) {
   (void)state;
   host_run(db, "INSERT INTO msg_messages(topic, priority, recipients, ttl, options) VALUES ('t', "
@@ -478,6 +493,7 @@ int main(void) {
       TEST(insert_sets_every_column_that_a_send_can),
       TEST(a_copy_keeps_what_its_sending_said),
       TEST(update_adds_to_who_has_seen_it),
+      TEST(marks_of_who_never_came_go_with_their_messages),
       TEST(columns_override_options),
       TEST(delete_at_ends_a_life),
       TEST(numbers_may_come_as_text),

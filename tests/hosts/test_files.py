@@ -18,9 +18,10 @@ class Journals(support.Case):
             a = self.db("a", path=path)
             self.assertEqual(a.one("PRAGMA journal_mode = %s" % mode), mode)
             w = self.worker("w", path=path)
-            w.rows("SELECT msg_listen('news')")
-            a.send("news", 1)
-            self.assertEqual(w.rows("SELECT value FROM msg_await('news', 5000)"), [[1]], mode)
+            news = "news." + mode  # on MongoDB the modes have one queue
+            w.rows("SELECT msg_listen('%s')" % news)
+            a.send(news, 1)
+            self.assertEqual(w.rows("SELECT value FROM msg_await('%s', 5000)" % news), [[1]], mode)
             w.start("SELECT value, msg_ack(id) FROM msg_claim('work', 1, 30000, 15000)")
             a.enqueue("work", 2)
             self.assertEqual(w.result(), [[2, 1]], mode)

@@ -232,6 +232,14 @@ class Writes(support.Case):
                 self.assertFails(column, a.rows, 'UPDATE msg_messages SET "%s" = \'other\'' % column)
         self.assertEqual(a.dump(), before)
 
+    def test_who_is_marked_before_it_comes_has_seen_it(self):
+        a = self.db("a")
+        ids = [a.send("news", i, ttl_ms=600000) for i in range(40)]
+        a.rows("UPDATE msg_messages SET processed_by = '[\"later\"]' WHERE topic = 'news' AND id <> ?", ids[7])
+        later = self.db("later")
+        self.assertEqual(later.column("SELECT value FROM msg_await('news', 5000, 50)"), [7])
+        self.assertEqual(later.column("SELECT value FROM msg_await('news', 100, 50)"), [])
+
     def test_update_of_several_rows_and_columns(self):
         a = self.db("a")
         for i in range(4):

@@ -131,6 +131,12 @@ static const char sql_collect[] =
     " (SELECT 1 FROM " LIVE " AND m.queue = ?1 AND m.topic = msg_store_floor.topic"
     " AND m.priority = msg_store_floor.priority)";
 
+/* Marks of nodes that were told of, as a bridge does, and never listened here. */
+static const char sql_collect_marks[] =
+    "DELETE FROM @.msg_store_seen WHERE queue = ?1"
+    " AND node NOT IN (SELECT l.node FROM @.msg_store_listener AS l WHERE l.queue = ?1)"
+    " AND NOT EXISTS (SELECT 1 FROM @.msg_store_message AS m WHERE m.seq = msg_store_seen.seq)";
+
 struct mark {
   int64_t seq;
   int32_t priority;
@@ -223,6 +229,10 @@ static int compact_topic(msg_local_session *s, const char *node, const msg_local
     if (one < passed)
       passed = one;
   }
+  if (passed == INT64_MAX) { /* it does not listen: who does later has seen them */
+    *left += (int64_t)n;
+    return MSG_OK;
+  }
   for (size_t i = 0; i < n; i++) {
     if (m[i].seq > passed) {
       *left += (int64_t)(n - i);
@@ -260,8 +270,11 @@ int msg_local_compact(msg_local_session *s, const char *node, int64_t now_ms, in
     rc = marks_load(s, node, &marks, err);
   if (rc == MSG_OK)
     rc = compact_marks(s, node, &marks, now_ms, &stay, err);
-  if (rc == MSG_OK && s->compactions++ % COLLECT_EVERY == 0)
+  if (rc == MSG_OK && s->compactions++ % COLLECT_EVERY == 0) {
     rc = msg_local_exec(s, sql_collect, NULL, err, "tt", s->queue, node);
+    if (rc == MSG_OK)
+      rc = msg_local_exec(s, sql_collect_marks, NULL, err, "t", s->queue);
+  }
   marks_clear(&marks);
   if (rc == MSG_OK && left)
     *left = stay;

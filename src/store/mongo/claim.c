@@ -351,8 +351,7 @@ int msg_mongo_claiming_run(msg_session *base, msg_mongo_claiming *c, const char 
   msg_err own = MSG_ERR_INIT;
   err = err ? err : &own;
   c->u = &u;
-  if (c->claim->waits)
-    msg_mongo_interest_claim(s, c->claim->pattern);
+  msg_mongo_interest_claim(s, c->claim->pattern, c->claim->waits);
   int rc = msg_mongo_take_bounded(s, what, &u, err);
   if (rc != MSG_OK)
     return rc;

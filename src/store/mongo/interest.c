@@ -36,7 +36,7 @@ static void add_topic(struct topics *t, const msg_pattern *p) {
 static void add_claimed_locked(const msg_mongo_tend *t, const msg_mongo_queue *queue,
                                struct topics *topics) {
   for (size_t i = 0; i < t->claimed_count; i++)
-    if (t->claimed[i].queue == queue)
+    if (t->claimed[i].queue == queue && t->claimed[i].waited)
       add_topic(topics, t->claimed[i].pattern);
 }
 
@@ -240,35 +240,45 @@ void msg_mongo_interest_end(msg_mongo_store *store, const msg_mongo_stream *stre
 
 /* --- claims -------------------------------------------------------------------------------- */
 
-static bool is_claimed_locked(const msg_mongo_tend *t, const msg_mongo_queue *queue,
-                              const char *pattern) {
+static struct msg_mongo_claimed *claimed_locked(const msg_mongo_tend *t,
+                                                const msg_mongo_queue *queue, const char *pattern) {
   for (size_t i = 0; i < t->claimed_count; i++)
     if (t->claimed[i].queue == queue &&
         strcmp(msg_pattern_text(t->claimed[i].pattern), pattern) == 0)
-      return true;
-  return false;
+      return &t->claimed[i];
+  return NULL;
+}
+
+/* Owns: *pattern, which becomes NULL where it is kept. */
+static struct msg_mongo_claimed *add_locked(msg_mongo_tend *t, msg_mongo_queue *queue,
+                                            msg_pattern **pattern) {
+  if (msg_grow(&t->claimed, &t->claimed_cap, t->claimed_count + 1, sizeof *t->claimed) != MSG_OK)
+    return NULL;
+  t->claimed[t->claimed_count] = (struct msg_mongo_claimed){queue, *pattern, false};
+  *pattern = NULL;
+  return &t->claimed[t->claimed_count++];
 }
 
 /* Without memory they are not heard of: the claim looks now and then all the same. */
-void msg_mongo_interest_claim(msg_mongo_session *s, const msg_pattern *pattern) {
+void msg_mongo_interest_claim(msg_mongo_session *s, const msg_pattern *pattern, bool waits) {
   msg_mongo_tend *t = s->store->tend;
   const char *text = msg_pattern_text(pattern);
   msg_pattern *copy = NULL;
   msg_mutex_lock(t->mtx);
-  bool known = is_claimed_locked(t, s->queue, text);
+  const struct msg_mongo_claimed *at = claimed_locked(t, s->queue, text);
+  bool known = at && (at->waited || !waits);
   msg_mutex_unlock(t->mtx);
   if (known || msg_pattern_new(text, &copy, NULL) != MSG_OK)
     return;
   msg_mutex_lock(t->mtx);
-  if (!is_claimed_locked(t, s->queue, text) &&
-      msg_grow(&t->claimed, &t->claimed_cap, t->claimed_count + 1, sizeof *t->claimed) == MSG_OK) {
-    t->claimed[t->claimed_count++] = (struct msg_mongo_claimed){s->queue, copy};
-    copy = NULL;
-  }
+  struct msg_mongo_claimed *c = claimed_locked(t, s->queue, text);
+  c = c ? c : add_locked(t, s->queue, &copy);
+  bool wider = c && waits && !c->waited;
+  if (wider)
+    c->waited = true;
   msg_mutex_unlock(t->mtx);
-  bool added = copy == NULL;
   msg_pattern_free(copy);
-  if (added)
+  if (wider)
     msg_mongo_interest_widen(s->store);
 }
 
@@ -288,7 +298,7 @@ bool msg_mongo_interest_claims(const msg_mongo_session *s) {
   bool claims = false;
   msg_mutex_lock(t->mtx);
   for (size_t i = 0; i < t->claimed_count && !claims; i++)
-    claims = t->claimed[i].queue == s->queue;
+    claims = t->claimed[i].queue == s->queue && t->claimed[i].waited;
   msg_mutex_unlock(t->mtx);
   return claims;
 }

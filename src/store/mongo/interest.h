@@ -15,11 +15,11 @@ void msg_mongo_interest_widen(msg_mongo_store *store);
 /** End the stream's round now, if it is open: the next fails. Blocks: some milliseconds, as long as
  *  a round where the server is gone. */
 void msg_mongo_interest_end(msg_mongo_store *store, const msg_mongo_stream *stream);
-/** The pattern is claimed from now on. */
-void msg_mongo_interest_claim(msg_mongo_session *s, const msg_pattern *pattern);
-/** Is anything claimed in this process? */
+/** The pattern is claimed from now on; `waits`: by a claim that waits, which streams tell. */
+void msg_mongo_interest_claim(msg_mongo_session *s, const msg_pattern *pattern, bool waits);
+/** Does or did a claim wait in this process? */
 bool msg_mongo_interest_claims(const msg_mongo_session *s);
-/** Append the topics that are claimed in this process. False: none is. */
+/** Append the topics that claims wait or waited for. False: none. */
 bool msg_mongo_interest_claimed(const msg_mongo_session *s, bson_t *filter);
 
 /** A stream is open; before it closes. Owner: who opened it. */

@@ -42,6 +42,7 @@ typedef struct msg_mongo_tend {
   struct msg_mongo_claimed {  /* patterns that were claimed: interest.h */
     msg_mongo_queue *queue;
     msg_pattern *pattern;
+    bool waited; /* by a claim that waits */
   } * claimed;
   size_t claimed_count, claimed_cap;
   struct msg_mongo_stream *streams; /* open ones: interest.h */
