@@ -108,11 +108,12 @@ void msg_mongo_marker_linger_locked(msg_mongo_store *store) {
 void msg_mongo_seen_flush(msg_mongo_session *s) {
   int64_t deadline_ms = msg_clock_mono_ms() + s->write_timeout_ms;
   msg_mutex_lock(s->store->mtx);
-  if (msg_mongo_marks_any_locked(s)) { /* now */
+  const uint64_t upto = s->store->marks_handed;
+  if (msg_mongo_marks_any_locked(s, upto)) { /* now */
     s->store->marks_due_ms = 0;
     msg_cond_broadcast(s->store->marks_changed);
   }
-  while (msg_mongo_marks_any_locked(s) && msg_clock_mono_ms() < deadline_ms)
+  while (msg_mongo_marks_any_locked(s, upto) && msg_clock_mono_ms() < deadline_ms)
     msg_cond_wait_until(s->store->marks_changed, s->store->mtx, deadline_ms);
   msg_mutex_unlock(s->store->mtx);
 }

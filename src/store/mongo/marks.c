@@ -101,10 +101,13 @@ void msg_mongo_marks_hand_out(msg_mongo_session *s, const char *node, const msg_
   msg_mutex_lock(s->store->mtx);
   msg_mongo_seer *seer = find_locked(s->place, node);
   for (size_t i = 0; seer && i < list->n; i++) {
-    if (mine[i] && won[i])
-      mark_of(seer, &list->at[i].id)->state = MSG_MONGO_HANDED;
-    else if (mine[i])
+    if (mine[i] && won[i]) {
+      struct msg_mongo_mark *m = mark_of(seer, &list->at[i].id);
+      m->state = MSG_MONGO_HANDED;
+      m->number = ++s->store->marks_handed;
+    } else if (mine[i]) {
       drop(seer, &list->at[i].id);
+    }
     any = any || (mine[i] && won[i]);
   }
   drop_empty_locked(s->place);
@@ -123,11 +126,11 @@ int msg_mongo_marks_copy(msg_mongo_session *s, const char *node, msg_mongo_ids *
   return rc == MSG_OK ? MSG_OK : msg_err_nomem(err);
 }
 
-bool msg_mongo_marks_any_locked(const msg_mongo_session *s) {
+bool msg_mongo_marks_any_locked(const msg_mongo_session *s, uint64_t upto) {
   for (const msg_mongo_place *p = s->store->places; p; p = p->next)
     for (const msg_mongo_seer *seer = p->seers; seer && p->queue == s->queue; seer = seer->next)
       for (size_t i = 0; i < seer->n; i++)
-        if (seer->at[i].state != MSG_MONGO_TAKEN)
+        if (seer->at[i].state != MSG_MONGO_TAKEN && seer->at[i].number <= upto)
           return true;
   return false;
 }

@@ -62,6 +62,7 @@ typedef struct msg_mongo_store {
   struct msg_mongo_met *met;      /* where.h; NULL none yet */
   msg_thread *marker;             /* marker.c; NULL not started */
   msg_cond *marks_changed;
+  uint64_t marks_handed;  /* how many were handed out */
   int64_t marks_due_ms;   /* monotonic: the marker waits until then; 0 for nothing */
   int64_t marks_first_ms; /* monotonic: since when some wait for it; 0 none */
   bool marks_stop;
