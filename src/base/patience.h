@@ -1,5 +1,6 @@
-/* patience.h - waiting for another process's lock, of which no notice comes: in slices that grow
- * to 50 ms, so that an interrupt ends it, up to a deadline. Owner thread only. */
+/* patience.h - waiting for another process's lock, of which no notice comes: in slices of random
+ * length that grow to 25 ms, up to a deadline. An interrupt ends it, and nobody starves behind
+ * others who take the lock in turns. Owner thread only. */
 #ifndef MSG_BASE_PATIENCE_H
 #define MSG_BASE_PATIENCE_H
 
@@ -9,7 +10,8 @@
 
 typedef struct msg_patience {
   int64_t until_ms; /* monotonic; 0: does not wait at all */
-  int slice_ms;
+  int slice_ms;     /* the longest now */
+  uint32_t noise;
 } msg_patience;
 
 /** From now on for `timeout_ms`. Made before the first try: what a busy handler of the host
