@@ -7,6 +7,8 @@
 
 /* So long after the last look, what comes is kept for the next. */
 #define KEPT_MS 5000
+/* So long the word of a message may come behind a look that gave it. */
+#define LATE_MS 60000
 
 typedef struct delivery {
   msg_parcel *parcel;
@@ -35,10 +37,19 @@ static bool looks_locked(const msg_node *node) {
          (node->looked_ms != 0 && msg_clock_mono_ms() - node->looked_ms < KEPT_MS);
 }
 
+/* A look at the store was faster than the word of it, by so much that its mark is written. */
+static bool is_late_locked(const msg_node *node, const msg_oid *id) {
+  return node->inbox.scanned_ms != 0 && msg_clock_mono_ms() - node->inbox.scanned_ms < LATE_MS &&
+         msg_recent_has(&node->recent, id);
+}
+
 static void deliver_to(msg_node *node, void *arg) {
   const delivery *d = arg;
   msg_mutex_lock(node->mtx);
-  enum whose whose = whose_locked(node, msg_parcel_message(d->parcel), d->told_ms);
+  const msg_message *m = msg_parcel_message(d->parcel);
+  enum whose whose = whose_locked(node, m, d->told_ms);
+  if (whose == OURS && is_late_locked(node, &m->id))
+    whose = OTHERS;
   if (whose == OURS && looks_locked(node))
     msg_inbox_push(&node->inbox, d->parcel, msg_look_inbox_max(node->policy));
   else if (whose != OTHERS)

@@ -99,6 +99,13 @@ static int copy_out(const msg_recent_item *i, msg_message *out) {
   return MSG_OK;
 }
 
+bool msg_recent_has(const msg_recent *r, const msg_oid *id) {
+  for (size_t back = 1; back <= r->n; back++)
+    if (msg_oid_cmp(&(*slot(r, back))->id, id) == 0)
+      return true;
+  return false;
+}
+
 int msg_recent_get(const msg_recent *r, const msg_oid *id, msg_message *out) {
   for (size_t back = 1; back <= r->n; back++) {
     const msg_recent_item *item = *slot(r, back);

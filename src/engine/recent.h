@@ -19,6 +19,8 @@ typedef struct msg_recent {
 /** Remember the last of `list`, from index `from` on. Best effort: without memory nothing is
  *  remembered. */
 void msg_recent_add(msg_recent *r, const msg_list *list, size_t from);
+/** Is it one of them? */
+bool msg_recent_has(const msg_recent *r, const msg_oid *id);
 /** Copy id, topic, sender, msg, life and priority of one into *out (initialised; the caller's on
  *  MSG_OK).
  *  Errors: MSG_NOTFOUND, MSG_NOMEM. */
