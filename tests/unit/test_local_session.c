@@ -312,6 +312,7 @@ static void vanished_schema_is_made_again(void **state) {
 static void two_connections_make_it_together(void **state) {
   (void)state;
   set_patience(&b, 2000);
+  sqlite3_busy_timeout(a.db, 1000); /* its COMMIT may meet a look of b's */
   local_sql(&a, "BEGIN");
   local_send(&a, "t", "x");
   struct holder h = {.r = &a};
