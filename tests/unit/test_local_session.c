@@ -95,7 +95,9 @@ struct holder {
 static void hold_100_ms(void *arg) {
   struct holder *h = arg;
   sqlite3_sleep(100);
+  sqlite3_busy_timeout(h->r->db, 1000); /* with a rollback journal it may meet the other's look */
   sqlite3_exec(h->r->db, "COMMIT", NULL, NULL, NULL);
+  sqlite3_busy_timeout(h->r->db, 0);
 }
 
 /* Another thread ends the transaction of b while a waits. */
@@ -312,7 +314,6 @@ static void vanished_schema_is_made_again(void **state) {
 static void two_connections_make_it_together(void **state) {
   (void)state;
   set_patience(&b, 2000);
-  sqlite3_busy_timeout(a.db, 1000); /* its COMMIT may meet a look of b's */
   local_sql(&a, "BEGIN");
   local_send(&a, "t", "x");
   struct holder h = {.r = &a};
