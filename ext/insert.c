@@ -4,6 +4,7 @@
 
 #include "base/mem.h"
 #include "base/str.h"
+#include "ext/marks.h"
 #include "ext/nested.h"
 #include "ext/tables.h"
 #include "ext/values.h"
@@ -237,37 +238,21 @@ static int copy_text(sqlite3_value **fields, enum msg_field f, char **out, msg_e
   return rc;
 }
 
-struct seen_by {
-  const msg_message *m;
-  size_t n;
-};
-
-static int check_seen(void *arg, const char *key, const msg_value *v, bool is_bool, msg_err *err) {
-  struct seen_by *by = arg;
-  (void)key, (void)is_bool;
-  by->n++;
-  if (by->m->exclusive)
-    return msg_err_set(err, MSG_INVALID,
-                       "column processed_by of an exclusive message: it has one owner, leave it "
-                       "out");
-  if (v->type != MSG_TEXT || v->json)
-    return msg_err_set(err, MSG_INVALID, "column processed_by: give a JSON array of sender ids");
-  return msg_name_check("sender id", v->p, MSG_NODE_MAX, err);
-}
-
 static int read_seen(msg_connection *c, sqlite3_value *v, msg_message *m, msg_err *err) {
-  struct seen_by by = {.m = m};
   msg_value array;
+  msg_texts nodes = {0};
   if (is_null(v))
     return MSG_OK;
   int rc = msg_value_read(v, &array, err);
-  if (rc == MSG_OK && array.type != MSG_TEXT)
-    rc = msg_err_set(err, MSG_INVALID, "column processed_by is %s: give a JSON array of sender ids",
-                     msg_type_name(array.type));
   if (rc == MSG_OK)
-    rc = msg_json_array(c, &array, "column processed_by", check_seen, &by, err);
-  if (rc == MSG_OK && by.n && !(m->processed_by = msg_strdup(array.p)))
+    rc = msg_marks_read(c, &array, &nodes, err);
+  if (rc == MSG_OK && nodes.n && m->exclusive)
+    rc = msg_err_set(err, MSG_INVALID,
+                     "column processed_by of an exclusive message: it has one owner, leave it "
+                     "out");
+  if (rc == MSG_OK && nodes.n && !(m->processed_by = msg_strdup(array.p)))
     rc = msg_err_nomem(err);
+  msg_texts_clear(&nodes);
   return rc;
 }
 

@@ -82,3 +82,18 @@ size_t msg_oid_index(const msg_oid *ids, size_t n, const msg_oid *id) {
     i++;
   return i;
 }
+
+size_t msg_oid_place(const void *rows, size_t n, size_t size, const msg_oid *id) {
+  const char *at = rows;
+  size_t low = 0, high = n;
+  if (n && msg_oid_cmp((const msg_oid *)(at + (n - 1) * size), id) < 0)
+    return n;
+  while (low < high) {
+    size_t i = low + (high - low) / 2;
+    if (msg_oid_cmp((const msg_oid *)(at + i * size), id) < 0)
+      low = i + 1;
+    else
+      high = i;
+  }
+  return low;
+}

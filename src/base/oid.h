@@ -22,5 +22,8 @@ int msg_oid_cmp(const msg_oid *a, const msg_oid *b);
 bool msg_oid_is_zero(const msg_oid *id);
 /** Where the first of `n` is that equals `id`; n: none. */
 size_t msg_oid_index(const msg_oid *ids, size_t n, const msg_oid *id);
+/** Of `n` rows of `size` bytes that begin with their ids and are in their order: where that of `id`
+ *  is, or would be. What comes late is behind the others. */
+size_t msg_oid_place(const void *rows, size_t n, size_t size, const msg_oid *id);
 
 #endif

@@ -99,20 +99,20 @@ static int copy_out(const msg_recent_item *i, msg_message *out) {
   return MSG_OK;
 }
 
-bool msg_recent_has(const msg_recent *r, const msg_oid *id) {
+static const msg_recent_item *find(const msg_recent *r, const msg_oid *id) {
   for (size_t back = 1; back <= r->n; back++)
     if (msg_oid_cmp(&(*slot(r, back))->id, id) == 0)
-      return true;
-  return false;
+      return *slot(r, back);
+  return NULL;
+}
+
+bool msg_recent_has(const msg_recent *r, const msg_oid *id) {
+  return find(r, id) != NULL;
 }
 
 int msg_recent_get(const msg_recent *r, const msg_oid *id, msg_message *out) {
-  for (size_t back = 1; back <= r->n; back++) {
-    const msg_recent_item *item = *slot(r, back);
-    if (msg_oid_cmp(&item->id, id) == 0)
-      return copy_out(item, out);
-  }
-  return MSG_NOTFOUND;
+  const msg_recent_item *item = find(r, id);
+  return item ? copy_out(item, out) : MSG_NOTFOUND;
 }
 
 void msg_recent_clear(msg_recent *r) {

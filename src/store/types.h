@@ -117,6 +117,9 @@ typedef struct msg_participant {
   int64_t started_at_ms, last_seen_ms;
 } msg_participant;
 
+/** Frees the texts. Thread: any. */
+void msg_participant_clear(msg_participant *p);
+
 typedef struct msg_lane {
   char *lane, *owner;
   int64_t depth, oldest_ms;

@@ -10,11 +10,11 @@ enum { PROCESSES = 5, MESSAGES = 1000 };
 static char name[PROCESSES][16];
 
 /* All but one. */
-static msg_mongo_texts rivals_of(int self) {
-  msg_mongo_texts r = {0};
+static msg_texts rivals_of(int self) {
+  msg_texts r = {0};
   for (int i = 0; i < PROCESSES; i++)
     if (i != self)
-      assert_int_equal(msg_mongo_texts_note(&r, name[i]), MSG_OK);
+      assert_int_equal(msg_texts_note(&r, name[i]), MSG_OK);
   return r;
 }
 
@@ -25,13 +25,13 @@ static void every_message_has_one_order(void **state) {
     msg_oid id = msg_oid_new();
     unsigned taken = 0;
     for (int i = 0; i < PROCESSES; i++) {
-      msg_mongo_texts r = rivals_of(i);
+      msg_texts r = rivals_of(i);
       size_t turn = msg_mongo_rivals_before(&r, name[i], &id);
       assert_in_range(turn, 0, PROCESSES - 1);
       assert_false(taken & 1u << turn); /* no two at once */
       taken |= 1u << turn;
       first[i] += turn == 0;
-      msg_mongo_texts_clear(&r);
+      msg_texts_clear(&r);
     }
   }
   for (int i = 0; i < PROCESSES; i++)
@@ -40,18 +40,18 @@ static void every_message_has_one_order(void **state) {
 
 static void alone_it_goes_at_once(void **state) {
   (void)state;
-  msg_mongo_texts none = {0};
+  msg_texts none = {0};
   msg_oid id = msg_oid_new();
   assert_int_equal(msg_mongo_rivals_before(&none, name[0], &id), 0);
 }
 
 static void a_process_counts_once(void **state) {
   (void)state;
-  msg_mongo_texts r = {0};
-  assert_int_equal(msg_mongo_texts_note(&r, "p"), MSG_OK);
-  assert_int_equal(msg_mongo_texts_note(&r, "p"), MSG_OK);
+  msg_texts r = {0};
+  assert_int_equal(msg_texts_note(&r, "p"), MSG_OK);
+  assert_int_equal(msg_texts_note(&r, "p"), MSG_OK);
   assert_int_equal(r.n, 1);
-  msg_mongo_texts_clear(&r);
+  msg_texts_clear(&r);
 }
 
 int main(void) {

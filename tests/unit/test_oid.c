@@ -151,12 +151,28 @@ static void is_found_in_an_array(void **state) {
   assert_int_equal(msg_oid_index(NULL, 0, &(msg_oid){{3}}), 0);
 }
 
+static void has_a_place_among_ordered_rows(void **state) {
+  (void)state;
+  const struct {
+    msg_oid id;
+    int other;
+  } rows[] = {{{{2}}, 0}, {{{4}}, 0}, {{{6}}, 0}};
+  const size_t size = sizeof rows[0];
+  for (unsigned char i = 1; i <= 7; i++)
+    assert_int_equal(msg_oid_place(rows, 3, size, &(msg_oid){{i}}), (i - 1) / 2);
+  assert_int_equal(msg_oid_place(NULL, 0, size, &(msg_oid){{1}}), 0);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(unique_over_threads),           cmocka_unit_test(unique_after_fork),
-      cmocka_unit_test(holds_time_random_and_counter), cmocka_unit_test(hex_and_back),
-      cmocka_unit_test(refuses_what_is_no_id),         cmocka_unit_test(compares_like_bytes),
+      cmocka_unit_test(unique_over_threads),
+      cmocka_unit_test(unique_after_fork),
+      cmocka_unit_test(holds_time_random_and_counter),
+      cmocka_unit_test(hex_and_back),
+      cmocka_unit_test(refuses_what_is_no_id),
+      cmocka_unit_test(compares_like_bytes),
       cmocka_unit_test(is_found_in_an_array),
+      cmocka_unit_test(has_a_place_among_ordered_rows),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

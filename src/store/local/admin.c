@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/texts.h"
 #include "store/local/candidates.h"
 #include "store/local/move.h"
 #include "store/local/reading.h"
@@ -43,33 +44,17 @@ struct pass {
 typedef int (*on_topic)(msg_local_session *s, struct pass *p, const char *sql, const char *topic,
                         msg_err *err);
 
-struct names {
-  char **at;
-  size_t n, cap;
-};
-
-static void names_free(struct names *l) {
-  for (size_t i = 0; i < l->n; i++)
-    msg_free(l->at[i]);
-  msg_free(l->at);
-}
-
 /* The topics that `sql` gives and the pattern matches. Gathered first: the verb changes the index
  * they come from. */
-static int topics(msg_local_session *s, const char *sql, const msg_pattern *pattern,
-                  struct names *out, msg_err *err) {
+static int topics(msg_local_session *s, const char *sql, const msg_pattern *pattern, msg_texts *out,
+                  msg_err *err) {
   sqlite3_stmt *stmt = NULL;
-  bool nomem = false;
   int rc = msg_local_bound(s, sql, &stmt, err, "t", s->queue);
   while (rc == MSG_OK && (rc = msg_local_row(s, stmt, err)) == MSG_OK) {
     const char *topic = (const char *)sqlite3_column_text(stmt, 0);
     if (topic && !msg_pattern_match(pattern, topic))
       continue;
-    if (!topic || msg_grow(&out->at, &out->cap, out->n + 1, sizeof *out->at) != MSG_OK)
-      nomem = true;
-    else
-      out->at[out->n++] = msg_local_column_dup(stmt, 0, &nomem);
-    if (nomem)
+    if (!topic || msg_texts_add(out, topic) != MSG_OK)
       rc = msg_err_nomem(err);
   }
   msg_local_done(s, stmt);
@@ -82,11 +67,11 @@ static int each_topic(msg_local_session *s, struct pass *p, const char *sql_topi
                       on_topic act, msg_err *err) {
   if (msg_pattern_kind_of(p->pattern) == MSG_PATTERN_EXACT)
     return act(s, p, sql, msg_pattern_text(p->pattern), err);
-  struct names found = {0};
+  msg_texts found = {0};
   int rc = topics(s, sql_topics, p->pattern, &found, err);
   for (size_t i = 0; rc == MSG_OK && i < found.n; i++)
     rc = act(s, p, sql, found.at[i], err);
-  names_free(&found);
+  msg_texts_clear(&found);
   return rc;
 }
 

@@ -55,13 +55,8 @@ struct people {
 };
 
 static void people_clear(struct people *p) {
-  for (size_t i = 0; i < p->n; i++) {
-    msg_free(p->at[i].node);
-    msg_free(p->at[i].host);
-    msg_free(p->at[i].implementation);
-    msg_free(p->at[i].layout);
-    msg_free(p->at[i].process);
-  }
+  for (size_t i = 0; i < p->n; i++)
+    msg_participant_clear(&p->at[i]);
   msg_free(p->at);
   memset(p, 0, sizeof *p);
 }

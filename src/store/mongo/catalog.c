@@ -7,12 +7,12 @@
 
 static int is_wanted(const msg_mongo_session *s, msg_mongo_use *u, msg_mongo_place *p,
                      const msg_pattern *pattern, bool *out, msg_err *err) {
-  msg_mongo_texts topics = {0};
+  msg_texts topics = {0};
   int rc = msg_mongo_place_topics(s, u, p, &topics, err);
   *out = false;
   for (size_t i = 0; rc == MSG_OK && i < topics.n; i++)
     *out = *out || !pattern || msg_pattern_match(pattern, topics.at[i]);
-  msg_mongo_texts_clear(&topics);
+  msg_texts_clear(&topics);
   return rc;
 }
 

@@ -43,7 +43,7 @@ void msg_mongo_claiming_clear(msg_mongo_claiming *c) {
   c->at = NULL;
   c->n = c->cap = 0;
   for (size_t i = 0; i < c->spot_count; i++)
-    msg_mongo_texts_clear(&c->spots[i].topics);
+    msg_texts_clear(&c->spots[i].topics);
   msg_free(c->spots);
   c->spots = NULL;
   c->spot_count = 0;
@@ -60,7 +60,7 @@ static int add_spot(msg_mongo_session *at, msg_mongo_use *u, void *arg, msg_err 
   if (rc == MSG_OK && spot->topics.n)
     c->spot_count++;
   else
-    msg_mongo_texts_clear(&spot->topics);
+    msg_texts_clear(&spot->topics);
   return rc;
 }
 

@@ -14,7 +14,7 @@ typedef struct msg_mongo_candidate {
 /* A place at which is claimed. */
 typedef struct msg_mongo_claim_spot {
   msg_mongo_session s;
-  msg_mongo_texts topics;
+  msg_texts topics;
   bool mortal; /* some of its candidates have a delete_at */
 } msg_mongo_claim_spot;
 
@@ -28,7 +28,7 @@ typedef struct msg_mongo_claiming {
   size_t picked_count, picked_cap;
   /* the one at work: borrowed from its spot */
   msg_mongo_session *s;
-  msg_mongo_texts topics;
+  msg_texts topics;
   int64_t now_ms;
   /* of a round */
   msg_mongo_candidate *at;

@@ -117,8 +117,7 @@ static void read_count(const bson_t *doc, msg_count *out) {
 }
 
 /* Lanes of layout multi are every queue's: of these people's alone. */
-static void keep_lanes(const msg_mongo_session *s, msg_mongo_places *l,
-                       const msg_mongo_texts *people) {
+static void keep_lanes(const msg_mongo_session *s, msg_mongo_places *l, const msg_texts *people) {
   size_t n = 0;
   for (size_t i = 0; i < l->n; i++) {
     bool theirs = l->at[i]->kind != MSG_MONGO_LANES;
@@ -131,7 +130,7 @@ static void keep_lanes(const msg_mongo_session *s, msg_mongo_places *l,
 }
 
 /* people: of a queue as a whole; NULL: by topic. */
-static int each_count(msg_mongo_session *s, msg_mongo_use *u, const msg_mongo_texts *people,
+static int each_count(msg_mongo_session *s, msg_mongo_use *u, const msg_texts *people,
                       msg_mongo_row_fn row, void *arg, msg_err *err) {
   msg_mongo_places places = {0};
   const bson_t *doc;
@@ -154,26 +153,26 @@ static int each_count(msg_mongo_session *s, msg_mongo_use *u, const msg_mongo_te
 /* ---- who listens ---- */
 
 struct audience {
-  msg_mongo_texts alive; /* nodes */
-  msg_mongo_texts nodes; /* who listens, and to what */
-  msg_mongo_texts patterns;
-  msg_mongo_texts people; /* all participants */
+  msg_texts alive; /* nodes */
+  msg_texts nodes; /* who listens, and to what */
+  msg_texts patterns;
+  msg_texts people; /* all participants */
 };
 
 static void audience_clear(struct audience *a) {
-  msg_mongo_texts_clear(&a->people);
-  msg_mongo_texts_clear(&a->alive);
-  msg_mongo_texts_clear(&a->nodes);
-  msg_mongo_texts_clear(&a->patterns);
+  msg_texts_clear(&a->people);
+  msg_texts_clear(&a->alive);
+  msg_texts_clear(&a->nodes);
+  msg_texts_clear(&a->patterns);
 }
 
 static int note_person(void *arg, const msg_participant *p) {
   struct audience *a = arg;
-  int rc = msg_mongo_texts_add(&a->people, p->node);
-  return rc == MSG_OK && p->alive ? msg_mongo_texts_add(&a->alive, p->node) : rc;
+  int rc = msg_texts_add(&a->people, p->node);
+  return rc == MSG_OK && p->alive ? msg_texts_add(&a->alive, p->node) : rc;
 }
 
-static bool has(const msg_mongo_texts *l, const char *text) {
+static bool has(const msg_texts *l, const char *text) {
   for (size_t i = 0; i < l->n; i++)
     if (strcmp(l->at[i], text) == 0)
       return true;
@@ -184,8 +183,8 @@ static int note_listener(void *arg, const msg_listener *row) {
   struct audience *a = arg;
   if (!has(&a->alive, row->node))
     return MSG_OK;
-  int rc = msg_mongo_texts_add(&a->nodes, row->node);
-  return rc == MSG_OK ? msg_mongo_texts_add(&a->patterns, row->pattern) : rc;
+  int rc = msg_texts_add(&a->nodes, row->node);
+  return rc == MSG_OK ? msg_texts_add(&a->patterns, row->pattern) : rc;
 }
 
 static int audience_load(msg_mongo_session *s, struct audience *a, msg_err *err) {
@@ -261,7 +260,7 @@ static int by_text(const void *a, const void *b) {
   return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-static int queue_names(msg_mongo_session *s, msg_mongo_use *u, msg_mongo_texts *out, msg_err *err) {
+static int queue_names(msg_mongo_session *s, msg_mongo_use *u, msg_texts *out, msg_err *err) {
   mongoc_database_t *db = mongoc_client_get_database(u->client, s->store->db);
   bson_error_t error;
   char queue[MSG_MONGO_NAME_MAX];
@@ -269,7 +268,7 @@ static int queue_names(msg_mongo_session *s, msg_mongo_use *u, msg_mongo_texts *
   int rc = names ? MSG_OK : msg_mongo_fail(s->store, "count", &error, NULL, err);
   for (size_t i = 0; rc == MSG_OK && names[i]; i++)
     if (msg_mongo_queue_of_collection(names[i], queue) && !has(out, queue) &&
-        msg_mongo_texts_add(out, queue) != MSG_OK)
+        msg_texts_add(out, queue) != MSG_OK)
       rc = msg_err_nomem(err);
   if (out->n > 1)
     qsort(out->at, out->n, sizeof *out->at, by_text);
@@ -311,7 +310,7 @@ static int give_queue(msg_mongo_session *s, const char *name, msg_count_fn fn, v
 int msg_mongo_queues(msg_session *base, msg_count_fn fn, void *arg, msg_err *err) {
   msg_mongo_session *s = (msg_mongo_session *)base;
   msg_mongo_use u;
-  msg_mongo_texts names = {0};
+  msg_texts names = {0};
   int rc = msg_mongo_take(s->store, "count", &u, err);
   if (rc != MSG_OK)
     return rc;
@@ -319,7 +318,7 @@ int msg_mongo_queues(msg_session *base, msg_count_fn fn, void *arg, msg_err *err
   msg_mongo_give(&u);
   for (size_t i = 0; rc == MSG_OK && i < names.n; i++)
     rc = give_queue(s, names.at[i], fn, arg, err);
-  msg_mongo_texts_clear(&names);
+  msg_texts_clear(&names);
   return rc;
 }
 

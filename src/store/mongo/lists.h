@@ -1,9 +1,10 @@
-/* lists.h - growable lists of ids and of texts. Private to store/mongo. */
+/* lists.h - growable lists of ids. Private to store/mongo. */
 #ifndef MSG_MONGO_LISTS_H
 #define MSG_MONGO_LISTS_H
 
 #include "base/err.h"
 #include "base/oid.h"
+#include "base/texts.h"
 
 /* A growable list of ids. */
 typedef struct msg_mongo_ids {
@@ -17,16 +18,5 @@ void msg_mongo_ids_clear(msg_mongo_ids *l);
  *  out. */
 bool msg_mongo_ids_insert(msg_mongo_ids *l, const msg_oid *id);
 void msg_mongo_ids_remove(msg_mongo_ids *l, const msg_oid *id);
-
-/* A growable list of texts, copied. */
-typedef struct msg_mongo_texts {
-  char **at;
-  size_t n, cap;
-} msg_mongo_texts;
-int msg_mongo_texts_add(msg_mongo_texts *l, const char *text); /* MSG_OK or MSG_NOMEM */
-/** The same, unless it is there. */
-int msg_mongo_texts_note(msg_mongo_texts *l, const char *text);
-bool msg_mongo_texts_have(const msg_mongo_texts *l, const char *text);
-void msg_mongo_texts_clear(msg_mongo_texts *l);
 
 #endif

@@ -32,19 +32,8 @@ static void free_seer(msg_mongo_seer *seer) {
   msg_free(seer);
 }
 
-/* Where it is, or would be: what comes late is behind the others. */
 static size_t place_of(const msg_mongo_seer *seer, const msg_oid *id) {
-  size_t low = 0, high = seer->n;
-  if (high && msg_oid_cmp(&seer->at[high - 1].id, id) < 0)
-    return high;
-  while (low < high) {
-    size_t i = low + (high - low) / 2;
-    if (msg_oid_cmp(&seer->at[i].id, id) < 0)
-      low = i + 1;
-    else
-      high = i;
-  }
-  return low;
+  return msg_oid_place(seer->at, seer->n, sizeof *seer->at, id);
 }
 
 static struct msg_mongo_mark *mark_of(const msg_mongo_seer *seer, const msg_oid *id) {
@@ -138,7 +127,7 @@ bool msg_mongo_marks_any_locked(const msg_mongo_session *s, uint64_t upto) {
 /* ---- for who writes ---- */
 
 static void clear_part(msg_mongo_seen_by *part) {
-  msg_mongo_texts_clear(&part->nodes);
+  msg_texts_clear(&part->nodes);
   msg_mongo_ids_clear(&part->ids);
 }
 
@@ -164,14 +153,14 @@ static bool add_part(msg_mongo_seen_list *l, const char *node, bool deletes, msg
   if (i == l->n) {
     msg_mongo_seen_by part = {.deletes = deletes};
     if (msg_grow(&l->at, &l->cap, l->n + 1, sizeof *l->at) != MSG_OK ||
-        msg_mongo_texts_add(&part.nodes, node) != MSG_OK)
+        msg_texts_add(&part.nodes, node) != MSG_OK)
       return false;
     part.ids = *ids;
     *ids = (msg_mongo_ids){0};
     l->at[l->n++] = part;
     return true;
   }
-  return msg_mongo_texts_add(&l->at[i].nodes, node) == MSG_OK;
+  return msg_texts_add(&l->at[i].nodes, node) == MSG_OK;
 }
 
 /* The first of a node's, those that go after processing or the others. What no memory is there for

@@ -13,7 +13,7 @@ typedef struct msg_mongo_seer {
   struct msg_mongo_seer *next;
   char *node;
   struct msg_mongo_mark {
-    msg_oid id;
+    msg_oid id; /* first: msg_oid_place */
     enum msg_mongo_mark_state {
       MSG_MONGO_TAKEN,  /* by a thread, which looks at it */
       MSG_MONGO_HANDED, /* out: for the marker */
@@ -41,7 +41,7 @@ bool msg_mongo_marks_any_locked(const msg_mongo_session *s, uint64_t upto);
 
 /* Who has seen what. */
 typedef struct msg_mongo_seen_by {
-  msg_mongo_texts nodes;
+  msg_texts nodes;
   msg_mongo_ids ids;
   bool deletes;
 } msg_mongo_seen_by;

@@ -103,13 +103,8 @@ int msg_mongo_people_add_answering(msg_mongo_session *s, msg_mongo_use *u, msg_m
 }
 
 void msg_mongo_people_clear(msg_mongo_people *p) {
-  for (size_t i = 0; i < p->n; i++) {
-    msg_free(p->at[i].node);
-    msg_free(p->at[i].host);
-    msg_free(p->at[i].implementation);
-    msg_free(p->at[i].layout);
-    msg_free(p->at[i].process);
-  }
+  for (size_t i = 0; i < p->n; i++)
+    msg_participant_clear(&p->at[i]);
   msg_free(p->at);
   *p = (msg_mongo_people){0};
 }

@@ -39,7 +39,7 @@ typedef struct msg_mongo_place {
   struct msg_mongo_seer *seers;           /* marks.h */
   msg_mongo_ids claiming;                 /* what claims of this process are at, in order */
   bool admitted;                          /* of a topic's: who shares it was looked up */
-  msg_mongo_texts topics;                 /* of a topic's: those met in it */
+  msg_texts topics;                       /* of a topic's: those met in it */
 } msg_mongo_place;
 
 /* Some of them, borrowed: they live as long as the store. */

@@ -12,7 +12,7 @@
 /* ---- purge ---- */
 
 /* Everything but what is claimed, by us or by a Java node's lock. */
-static void append_purged(bson_t *filter, const msg_mongo_texts *topics, size_t from, size_t n,
+static void append_purged(bson_t *filter, const msg_texts *topics, size_t from, size_t n,
                           const msg_mongo_locks *locks, int64_t now_ms) {
   msg_mongo_append_topics(filter, topics->at + from, n);
   msg_mongo_append_there(filter);
@@ -33,8 +33,8 @@ static void append_purged(bson_t *filter, const msg_mongo_texts *topics, size_t 
   bson_append_document_end(filter, &in);
 }
 
-static int purge(msg_mongo_session *s, msg_mongo_use *u, const msg_mongo_texts *topics,
-                 int64_t *count, msg_err *err) {
+static int purge(msg_mongo_session *s, msg_mongo_use *u, const msg_texts *topics, int64_t *count,
+                 msg_err *err) {
   int64_t now_ms = msg_mongo_now_ms(s->store);
   msg_mongo_locks locks = {0};
   msg_mongo_places place = {&s->place, 1, 1};
@@ -58,7 +58,7 @@ static int note_group(void *arg, const bson_t *doc, msg_err *err) {
   return msg_mongo_groups_add_of(arg, doc, err);
 }
 
-static void append_dead(bson_t *filter, const msg_mongo_texts *topics, size_t from, size_t n) {
+static void append_dead(bson_t *filter, const msg_texts *topics, size_t from, size_t n) {
   msg_mongo_append_texts(filter, "topic", "$in", topics->at + from, n, false);
   BSON_APPEND_UTF8(filter, "sq.state", "dead");
 }
@@ -79,7 +79,7 @@ static int demote(msg_mongo_session *s, msg_mongo_use *u, const msg_mongo_groups
   return rc;
 }
 
-static int redrive_part(msg_mongo_session *s, msg_mongo_use *u, const msg_mongo_texts *topics,
+static int redrive_part(msg_mongo_session *s, msg_mongo_use *u, const msg_texts *topics,
                         size_t from, size_t n, int64_t *count, msg_err *err) {
   msg_mongo_groups groups = {0};
   msg_mongo_result result = {0};
@@ -106,8 +106,8 @@ static int redrive_part(msg_mongo_session *s, msg_mongo_use *u, const msg_mongo_
   return rc;
 }
 
-static int redrive(msg_mongo_session *s, msg_mongo_use *u, const msg_mongo_texts *topics,
-                   int64_t *count, msg_err *err) {
+static int redrive(msg_mongo_session *s, msg_mongo_use *u, const msg_texts *topics, int64_t *count,
+                   msg_err *err) {
   int rc = MSG_OK;
   for (size_t i = 0; rc == MSG_OK && i < topics->n; i += MSG_MONGO_TOPICS_MAX) {
     size_t n = topics->n - i < MSG_MONGO_TOPICS_MAX ? topics->n - i : MSG_MONGO_TOPICS_MAX;
@@ -118,7 +118,7 @@ static int redrive(msg_mongo_session *s, msg_mongo_use *u, const msg_mongo_texts
 
 /* ---- the verbs ---- */
 
-typedef int (*on_topics)(msg_mongo_session *s, msg_mongo_use *u, const msg_mongo_texts *topics,
+typedef int (*on_topics)(msg_mongo_session *s, msg_mongo_use *u, const msg_texts *topics,
                          int64_t *count, msg_err *err);
 
 struct acting {
@@ -129,11 +129,11 @@ struct acting {
 
 static int act_at(msg_mongo_session *at, msg_mongo_use *u, void *arg, msg_err *err) {
   struct acting *w = arg;
-  msg_mongo_texts topics = {0};
+  msg_texts topics = {0};
   int rc = msg_mongo_topics_of(at, u, w->pattern, NULL, 0, &topics, err);
   if (rc == MSG_OK && topics.n)
     rc = w->act(at, u, &topics, &w->n, err);
-  msg_mongo_texts_clear(&topics);
+  msg_texts_clear(&topics);
   return rc;
 }
 

@@ -48,15 +48,15 @@ static int put_question(msg_mongo_session *s, const msg_actor *actor, const msg_
 /* --- who is still to answer ---------------------------------------------------------------- */
 
 static int note_answer(void *arg, const msg_mongo_answer *a, msg_err *err) {
-  return msg_mongo_texts_note(arg, a->node) == MSG_OK ? MSG_OK : msg_err_nomem(err);
+  return msg_texts_note(arg, a->node) == MSG_OK ? MSG_OK : msg_err_nomem(err);
 }
 
 /* Of our kind everybody says as a participant what he listens to. */
-static size_t count_silent(const msg_mongo_people *people, const msg_mongo_texts *answered) {
+static size_t count_silent(const msg_mongo_people *people, const msg_texts *answered) {
   size_t n = 0;
   for (size_t i = 0; i < people->n; i++) {
     const msg_participant *p = &people->at[i];
-    n += p->alive && !p->process[0] && !msg_mongo_texts_have(answered, p->node);
+    n += p->alive && !p->process[0] && !msg_texts_have(answered, p->node);
   }
   return n;
 }
@@ -64,7 +64,7 @@ static size_t count_silent(const msg_mongo_people *people, const msg_mongo_texts
 static int look_for_silent(msg_mongo_session *s, const msg_actor *actor, const msg_oid *id,
                            size_t *silent, msg_err *err) {
   msg_mongo_people people = {0};
-  msg_mongo_texts answered = {0};
+  msg_texts answered = {0};
   msg_mongo_use u;
   int rc = msg_mongo_take_bounded(s, "send", &u, err);
   if (rc != MSG_OK)
@@ -77,7 +77,7 @@ static int look_for_silent(msg_mongo_session *s, const msg_actor *actor, const m
   msg_mongo_give(&u);
   if (rc == MSG_OK)
     *silent = count_silent(&people, &answered);
-  msg_mongo_texts_clear(&answered);
+  msg_texts_clear(&answered);
   msg_mongo_people_clear(&people);
   return rc;
 }

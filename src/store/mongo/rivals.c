@@ -15,7 +15,7 @@ static uint64_t weight(const char *process, const msg_oid *id) {
   return h ^ h >> 29;
 }
 
-size_t msg_mongo_rivals_before(const msg_mongo_texts *r, const char *self, const msg_oid *id) {
+size_t msg_mongo_rivals_before(const msg_texts *r, const char *self, const msg_oid *id) {
   uint64_t mine = weight(self, id);
   size_t before = 0;
   for (size_t i = 0; i < r->n; i++) {
@@ -29,12 +29,11 @@ static int note_rival(void *arg, const bson_t *doc, msg_err *err) {
   const char *process = msg_mongo_get_text(doc, "sq.process");
   if (!process || strcmp(process, msg_process_self()) == 0)
     return MSG_OK;
-  return msg_mongo_texts_note(arg, process) == MSG_OK ? MSG_OK : msg_err_nomem(err);
+  return msg_texts_note(arg, process) == MSG_OK ? MSG_OK : msg_err_nomem(err);
 }
 
-int msg_mongo_rivals_load(msg_mongo_session *s, msg_mongo_use *u, msg_mongo_texts *r,
-                          msg_err *err) {
-  msg_mongo_texts now = {0};
+int msg_mongo_rivals_load(msg_mongo_session *s, msg_mongo_use *u, msg_texts *r, msg_err *err) {
+  msg_texts now = {0};
   bson_t *filter =
       BCON_NEW("sq.claims", BCON_BOOL(true), "last_seen", "{", "$gte",
                BCON_INT64(msg_mongo_now_ms(s->store) - s->participant_timeout_ms), "}");
@@ -43,10 +42,10 @@ int msg_mongo_rivals_load(msg_mongo_session *s, msg_mongo_use *u, msg_mongo_text
   bson_destroy(opts);
   bson_destroy(filter);
   if (rc == MSG_OK) {
-    msg_mongo_texts old = *r;
+    msg_texts old = *r;
     *r = now;
     now = old;
   }
-  msg_mongo_texts_clear(&now);
+  msg_texts_clear(&now);
   return rc;
 }

@@ -10,8 +10,8 @@
 
 /** The processes that claim from the queue, as their nodes have lately said, this one left out:
  *  msg_process_self() of each, no two alike. On failure *r stays as it was. */
-int msg_mongo_rivals_load(msg_mongo_session *s, msg_mongo_use *u, msg_mongo_texts *r, msg_err *err);
+int msg_mongo_rivals_load(msg_mongo_session *s, msg_mongo_use *u, msg_texts *r, msg_err *err);
 /** How many of them go before `self` for this message. Pure. */
-size_t msg_mongo_rivals_before(const msg_mongo_texts *r, const char *self, const msg_oid *id);
+size_t msg_mongo_rivals_before(const msg_texts *r, const char *self, const msg_oid *id);
 
 #endif

@@ -15,14 +15,6 @@ static void clear_heard(msg_mongo_heard *h) {
   msg_pattern_free(h->compiled);
 }
 
-static void clear_own(msg_mongo_own *o) {
-  msg_free(o->row.node);
-  msg_free(o->row.host);
-  msg_free(o->row.implementation);
-  msg_free(o->row.layout);
-  msg_free(o->row.process);
-}
-
 msg_mongo_tend *msg_mongo_tend_new(void) {
   msg_mongo_tend *t = msg_zalloc(sizeof *t);
   if (t && !(t->mtx = msg_mutex_new())) {
@@ -38,7 +30,7 @@ void msg_mongo_tend_free(msg_mongo_tend *t) {
   for (size_t i = 0; i < t->heard_count; i++)
     clear_heard(&t->heard[i]);
   for (size_t i = 0; i < t->own_count; i++)
-    clear_own(&t->own[i]);
+    msg_participant_clear(&t->own[i].row);
   for (size_t i = 0; i < t->claimed_count; i++)
     msg_pattern_free(t->claimed[i].pattern);
   msg_free(t->claimed);
@@ -141,7 +133,7 @@ int msg_mongo_own_put(msg_mongo_session *s, const msg_participant *p, msg_err *e
   if (ok)
     t->own[i] = copy;
   msg_mutex_unlock(t->mtx);
-  clear_own(ok ? &old : &copy);
+  msg_participant_clear(ok ? &old.row : &copy.row);
   return ok ? MSG_OK : msg_err_nomem(err);
 }
 
@@ -163,7 +155,7 @@ void msg_mongo_own_drop(msg_mongo_store *store, msg_mongo_queue *queue, const ch
     t->own[i] = t->own[--t->own_count];
   }
   msg_mutex_unlock(t->mtx);
-  clear_own(&old);
+  msg_participant_clear(&old.row);
 }
 
 int msg_mongo_own_list(msg_mongo_store *store, msg_mongo_queue *queue, msg_mongo_own **out,
@@ -188,7 +180,7 @@ int msg_mongo_own_list(msg_mongo_store *store, msg_mongo_queue *queue, msg_mongo
 
 void msg_mongo_own_free(msg_mongo_own *own, size_t n) {
   for (size_t i = 0; own && i < n; i++)
-    clear_own(&own[i]);
+    msg_participant_clear(&own[i].row);
   msg_free(own);
 }
 

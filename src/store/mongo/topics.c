@@ -54,7 +54,7 @@ static int distinct(const msg_mongo_session *s, msg_mongo_use *u, const char *fi
 }
 
 static int gather(const bson_t *reply, const msg_pattern *pattern, const msg_pattern *const *paused,
-                  size_t paused_count, msg_mongo_texts *out, bool *unnamed, msg_err *err) {
+                  size_t paused_count, msg_texts *out, bool *unnamed, msg_err *err) {
   bson_iter_t values, it;
   if (!bson_iter_init_find(&values, reply, "values") || !bson_iter_recurse(&values, &it))
     return MSG_OK;
@@ -62,7 +62,7 @@ static int gather(const bson_t *reply, const msg_pattern *pattern, const msg_pat
     *unnamed = *unnamed || BSON_ITER_HOLDS_NULL(&it);
     if (BSON_ITER_HOLDS_UTF8(&it) &&
         is_wanted(bson_iter_utf8(&it, NULL), pattern, paused, paused_count) &&
-        msg_mongo_texts_add(out, bson_iter_utf8(&it, NULL)) != MSG_OK)
+        msg_texts_add(out, bson_iter_utf8(&it, NULL)) != MSG_OK)
       return msg_err_nomem(err);
   }
   return MSG_OK;
@@ -70,7 +70,7 @@ static int gather(const bson_t *reply, const msg_pattern *pattern, const msg_pat
 
 static int gather_from(const msg_mongo_session *s, msg_mongo_use *u, const char *field,
                        const bson_t *query, const msg_pattern *pattern,
-                       const msg_pattern *const *paused, size_t paused_count, msg_mongo_texts *out,
+                       const msg_pattern *const *paused, size_t paused_count, msg_texts *out,
                        bool *unnamed, msg_err *err) {
   bson_t reply;
   int rc = distinct(s, u, field, query, &reply, err);
@@ -80,8 +80,7 @@ static int gather_from(const msg_mongo_session *s, msg_mongo_use *u, const char 
   return rc;
 }
 
-static int topics_in(const msg_mongo_session *at, msg_mongo_use *u, msg_mongo_texts *out,
-                     msg_err *err) {
+static int topics_in(const msg_mongo_session *at, msg_mongo_use *u, msg_texts *out, msg_err *err) {
   bson_t all = BSON_INITIALIZER;
   bool unnamed = false;
   int rc = gather_from(at, u, "topic", &all, NULL, NULL, 0, out, &unnamed, err);
@@ -99,28 +98,27 @@ bool msg_mongo_place_is_of(const msg_mongo_place *p, const char *topic) {
 }
 
 static int sample(const msg_mongo_session *at, msg_mongo_use *u, msg_err *err) {
-  msg_mongo_texts topics = {0};
+  msg_texts topics = {0};
   int rc = topics_in(at, u, &topics, err);
   for (size_t i = 0; rc == MSG_OK && i < topics.n; i++)
     if (msg_mongo_place_is_of(at->place, topics.at[i]))
       msg_mongo_place_note(at->store, at->place, topics.at[i]);
-  msg_mongo_texts_clear(&topics);
+  msg_texts_clear(&topics);
   return rc;
 }
 
 /* Copies of the topics that were met in it. */
-static int met(const msg_mongo_session *s, const msg_mongo_place *p, msg_mongo_texts *out,
-               msg_err *err) {
+static int met(const msg_mongo_session *s, const msg_mongo_place *p, msg_texts *out, msg_err *err) {
   int rc = MSG_OK;
   msg_mutex_lock(s->store->mtx);
   for (size_t i = 0; rc == MSG_OK && i < p->topics.n; i++)
-    rc = msg_mongo_texts_add(out, p->topics.at[i]);
+    rc = msg_texts_add(out, p->topics.at[i]);
   msg_mutex_unlock(s->store->mtx);
   return rc == MSG_OK ? MSG_OK : msg_err_nomem(err);
 }
 
 int msg_mongo_place_topics(const msg_mongo_session *s, msg_mongo_use *u, msg_mongo_place *p,
-                           msg_mongo_texts *out, msg_err *err) {
+                           msg_texts *out, msg_err *err) {
   int rc = met(s, p, out, err);
   if (rc != MSG_OK || out->n)
     return rc;
@@ -133,7 +131,7 @@ int msg_mongo_place_topics(const msg_mongo_session *s, msg_mongo_use *u, msg_mon
 
 void msg_mongo_place_note(msg_mongo_store *store, msg_mongo_place *p, const char *topic) {
   msg_mutex_lock(store->mtx);
-  msg_mongo_texts_note(&p->topics, topic); /* one that cannot be kept is met again */
+  msg_texts_note(&p->topics, topic); /* one that cannot be kept is met again */
   msg_mutex_unlock(store->mtx);
 }
 
@@ -158,9 +156,9 @@ int msg_mongo_place_admit(const msg_mongo_session *at, msg_mongo_use *u, const c
     return rc;
   msg_mutex_lock(at->store->mtx);
   if (p->topics.n == 0)
-    msg_mongo_texts_note(&p->topics, topic);
+    msg_texts_note(&p->topics, topic);
   p->admitted = true;
-  bool has = p->topics.n == 0 || msg_mongo_texts_have(&p->topics, topic);
+  bool has = p->topics.n == 0 || msg_texts_have(&p->topics, topic);
   const char *other = has ? NULL : p->topics.at[0]; /* never freed before the store */
   msg_mutex_unlock(at->store->mtx);
   return has ? MSG_OK : refuse(p, topic, other, err);
@@ -170,24 +168,24 @@ int msg_mongo_place_admit(const msg_mongo_session *at, msg_mongo_use *u, const c
 
 /* At the place of a topic: of those met there. Which was never met may be on its way. */
 static int topics_at(msg_mongo_session *s, msg_mongo_use *u, const msg_pattern *pattern,
-                     const msg_pattern *const *paused, size_t paused_count, msg_mongo_texts *out,
+                     const msg_pattern *const *paused, size_t paused_count, msg_texts *out,
                      msg_err *err) {
-  msg_mongo_texts met = {0};
+  msg_texts met = {0};
   bool exact = pattern && msg_pattern_kind_of(pattern) == MSG_PATTERN_EXACT;
   int rc = exact ? MSG_OK : msg_mongo_place_topics(s, u, s->place, &met, err);
   if (exact && msg_mongo_place_is_of(s->place, msg_pattern_text(pattern)) &&
-      msg_mongo_texts_add(&met, msg_pattern_text(pattern)) != MSG_OK)
+      msg_texts_add(&met, msg_pattern_text(pattern)) != MSG_OK)
     rc = msg_err_nomem(err);
   for (size_t i = 0; rc == MSG_OK && i < met.n; i++)
     if (is_wanted(met.at[i], pattern, paused, paused_count) &&
-        msg_mongo_texts_add(out, met.at[i]) != MSG_OK)
+        msg_texts_add(out, met.at[i]) != MSG_OK)
       rc = msg_err_nomem(err);
-  msg_mongo_texts_clear(&met);
+  msg_texts_clear(&met);
   return rc;
 }
 
 int msg_mongo_topics_of(msg_mongo_session *s, msg_mongo_use *u, const msg_pattern *pattern,
-                        const msg_pattern *const *paused, size_t paused_count, msg_mongo_texts *out,
+                        const msg_pattern *const *paused, size_t paused_count, msg_texts *out,
                         msg_err *err) {
   bson_t query = BSON_INITIALIZER;
   bool unnamed = false, ignored = false;
@@ -195,8 +193,7 @@ int msg_mongo_topics_of(msg_mongo_session *s, msg_mongo_use *u, const msg_patter
     return topics_at(s, u, pattern, paused, paused_count, out, err);
   if (pattern && msg_pattern_kind_of(pattern) == MSG_PATTERN_EXACT) {
     const char *topic = msg_pattern_text(pattern);
-    return !is_wanted(topic, pattern, paused, paused_count) ||
-                   msg_mongo_texts_add(out, topic) == MSG_OK
+    return !is_wanted(topic, pattern, paused, paused_count) || msg_texts_add(out, topic) == MSG_OK
                ? MSG_OK
                : msg_err_nomem(err);
   }

@@ -10,7 +10,7 @@
 /** The topics that a pattern means, less the paused ones: the name itself, else out of those that
  *  the queue has. A NULL pattern: all. */
 int msg_mongo_topics_of(msg_mongo_session *s, msg_mongo_use *u, const msg_pattern *pattern,
-                        const msg_pattern *const *paused, size_t paused_count, msg_mongo_texts *out,
+                        const msg_pattern *const *paused, size_t paused_count, msg_texts *out,
                         msg_err *err);
 /** Topics a query takes at most. */
 #define MSG_MONGO_TOPICS_MAX 60
@@ -27,7 +27,7 @@ int msg_mongo_look_unnamed(msg_mongo_session *s, msg_mongo_use *u, msg_err *err)
 bool msg_mongo_place_is_of(const msg_mongo_place *p, const char *topic);
 /** The topics known of it; it is sampled where none are. */
 int msg_mongo_place_topics(const msg_mongo_session *s, msg_mongo_use *u, msg_mongo_place *p,
-                           msg_mongo_texts *out, msg_err *err);
+                           msg_texts *out, msg_err *err);
 /** Before the first message of a topic is put to its place. MSG_INVALID: another topic has it, text
  *  names both. */
 int msg_mongo_place_admit(const msg_mongo_session *at, msg_mongo_use *u, const char *topic,

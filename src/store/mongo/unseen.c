@@ -80,7 +80,7 @@ static void begin_branch(const struct looking *l, bson_t *any, int *n, bson_t *o
   append_common(l, one, others);
 }
 
-static void append_topics(const struct looking *l, bson_t *one, const msg_mongo_texts *topics) {
+static void append_topics(const struct looking *l, bson_t *one, const msg_texts *topics) {
   if (msg_mongo_is_unnamed(l->s))
     msg_mongo_append_topics(one, topics->at, topics->n);
   else
@@ -90,7 +90,7 @@ static void append_topics(const struct looking *l, bson_t *one, const msg_mongo_
 /* {recipients: me}, of the topics that are wanted. */
 static int append_directs(struct looking *l, bson_t *any, int *n, msg_err *err) {
   const msg_unseen *q = l->q;
-  msg_mongo_texts topics = {0};
+  msg_texts topics = {0};
   bson_t one;
   bool all = !q->pattern && q->paused_count == 0;
   int rc =
@@ -104,13 +104,13 @@ static int append_directs(struct looking *l, bson_t *any, int *n, msg_err *err) 
       append_topics(l, &one, &topics);
     bson_append_document_end(any, &one);
   }
-  msg_mongo_texts_clear(&topics);
+  msg_texts_clear(&topics);
   return rc;
 }
 
 /* Broadcasts of one pattern that came after the node began to listen. */
 static void append_broadcasts(const struct looking *l, const msg_mongo_listen *listen,
-                              const msg_mongo_texts *topics, bson_t *any, int *n) {
+                              const msg_texts *topics, bson_t *any, int *n) {
   bson_t one;
   begin_branch(l, any, n, &one, listen);
   append_topics(l, &one, topics);
@@ -121,13 +121,13 @@ static void append_broadcasts(const struct looking *l, const msg_mongo_listen *l
 static int append_listen(struct looking *l, const msg_mongo_listen *listen, bson_t *any, int *n,
                          msg_err *err) {
   msg_pattern *pattern = NULL;
-  msg_mongo_texts topics = {0};
+  msg_texts topics = {0};
   int rc = msg_pattern_new(listen->pattern, &pattern, err);
   if (rc == MSG_OK)
     rc = msg_mongo_topics_of(l->s, l->u, pattern, l->q->paused, l->q->paused_count, &topics, err);
   if (rc == MSG_OK && topics.n)
     append_broadcasts(l, listen, &topics, any, n);
-  msg_mongo_texts_clear(&topics);
+  msg_texts_clear(&topics);
   msg_pattern_free(pattern);
   return rc;
 }

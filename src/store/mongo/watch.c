@@ -42,7 +42,7 @@ typedef struct mongo_watch {
   /* cursor thread only */
   msg_mongo_stream stream;
   uint64_t interest; /* what the stream was opened for */
-  msg_mongo_texts rivals;
+  msg_texts rivals;
   bool claims;     /* told to them */
   bool begun;      /* the first event was given */
   msg_event *told; /* by the last round: those from told_next on are still to be given */
@@ -599,7 +599,7 @@ void msg_mongo_watch_close(msg_watch *base) {
   msg_mongo_stream_close(&w->stream);
   clear_told(w);
   msg_free(w->told);
-  msg_mongo_texts_clear(&w->rivals);
+  msg_texts_clear(&w->rivals);
   if (w->session)
     w->base.ops->session_close(&w->session->base);
   msg_settings_clear(&w->settings);
