@@ -4,10 +4,10 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "store/mongo/chores.h"
 #include "store/mongo/closing.h"
 #include "store/mongo/due.h"
 #include "store/mongo/job.h"
-#include "store/mongo/marks.h"
 #include "store/mongo/place.h"
 #include "store/mongo/regret.h"
 #include "store/mongo/tend.h"
@@ -26,7 +26,7 @@ static void store_close(msg_store *base) {
   msg_mongo_store *store = (msg_mongo_store *)base;
   bool ours = store->generation == msg_fork_generation();
   if (store->mtx && ours)
-    msg_mongo_marks_stop(store);
+    msg_mongo_chores_stop(store);
   if (ours && store->tend && !msg_mongo_jobs_reap(store))
     return; /* a commit that hangs still uses it: it stays, as its thread does */
   if (ours) {

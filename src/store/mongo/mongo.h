@@ -52,6 +52,7 @@ typedef struct msg_mongo_store {
   char version[24];        /* of the server that answered first */
   int64_t clock_offset_ms; /* server minus this machine; 0 when they agree within the round trip */
   struct msg_mongo_tend *tend; /* tend.h: listeners, own nodes, deadlines; its own lock */
+  void (*chores)(void *store); /* what the marker does: chores.h */
   /* shared: atomic. A change stream tells what comes: looks give only what is durable, so that it
    * is known which of it the stream has still to tell */
   atomic_bool streams;
@@ -60,7 +61,7 @@ typedef struct msg_mongo_store {
   msg_mongo_queue *queues;
   struct msg_mongo_place *places; /* place.h */
   struct msg_mongo_met *met;      /* where.h; NULL none yet */
-  msg_thread *marker;             /* marker.c; NULL not started */
+  msg_thread *marker;             /* chores.h; NULL not started */
   msg_cond *marks_changed;
   uint64_t marks_handed;  /* how many were handed out */
   int64_t marks_due_ms;   /* monotonic: the marker waits until then; 0 for nothing */
@@ -220,7 +221,7 @@ int msg_mongo_sweep_apart(const msg_mongo_session *s, msg_mongo_use *u, msg_err 
  *  groups. *moved as above. */
 int msg_mongo_sweep_groups(msg_mongo_session *s, int *moved, msg_err *err);
 
-/* ---- marker.c ---- */
+/* ---- marks.c ---- */
 
 /** Wait until what was handed out is marked in this queue, at most for write_timeout_ms: for verbs
  *  that show who has seen what. */
