@@ -183,13 +183,21 @@ int32_t msg_mongo_undone_take(msg_mongo_store *store, const msg_oid *id);
 
 extern const struct msg_store_ops msg_mongo_ops;
 
+/* ---- queue.c ---- */
+
 /** A queue (NULL: the default) in a layout, made at first use.
  *  Errors: MSG_INVALID as msg_mongo_names_of. */
 int msg_mongo_queue_of(msg_mongo_store *store, const char *name, const msg_mongo_layout *layout,
                        msg_mongo_queue **out, msg_err *err);
+/** Put a new session on a queue. Errors: as above; MSG_UNSUPPORTED the server is too old for the
+ *  layout. */
+int msg_mongo_session_set(msg_mongo_session *s, const char *queue, const msg_mongo_layout *layout,
+                          msg_err *err);
 /** *out: like `s`, but on another queue. To be used within the call, never closed. */
 int msg_mongo_session_on(const msg_mongo_session *s, const char *queue, msg_mongo_session *out,
                          msg_err *err);
+/** Free all of a store, whose threads are gone. */
+void msg_mongo_queues_free(msg_mongo_store *store);
 
 /* ---- indexes.c ---- */
 
