@@ -51,7 +51,8 @@ struct msg_cursor {
   int64_t lag_ms, restarts;
 };
 
-/** What comes is pushed from now on, or is not any more: who waits looks at the store. Holds: mtx. */
+/** What comes is pushed from now on, or is not any more: who waits looks at the store.
+ *  Holds: mtx. */
 void msg_cursor_turn_locked(msg_cursor *c, bool pushing);
 /** The watch is muted while nobody waits, so that it is not in the way of the host. */
 void msg_cursor_mute_if_idle(msg_cursor *c);
