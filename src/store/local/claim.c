@@ -48,7 +48,7 @@ struct claiming {
   size_t base;    /* out->n before the call */
   size_t before;  /* out->n before this round */
   bool narrow;    /* this round's candidates are the first that are ready */
-  bool buried;    /* this round */
+  bool gaps;      /* this round: one that was found was buried or not there */
   msg_oid *spent; /* whose rolled-back deliveries this round counts */
   size_t spent_n, spent_cap;
 };
@@ -95,7 +95,7 @@ static int find(msg_local_session *s, struct claiming *c, msg_err *err) {
   int rc = MSG_OK;
   c->found.n = 0;
   c->found.wide = false;
-  c->narrow = !wide;
+  c->found.unchecked = c->narrow = !wide;
   if (!wide) {
     rc = find_narrow(s, c, err);
     if (rc == MSG_OK && c->found.n == 0)
@@ -103,8 +103,29 @@ static int find(msg_local_session *s, struct claiming *c, msg_err *err) {
   }
   if (rc != MSG_OK || !wide)
     return rc;
-  c->narrow = false;
+  c->found.unchecked = c->narrow = false;
   return find_wide(s, c, err);
+}
+
+static bool has_message(const struct claiming *c, int64_t seq) {
+  size_t i = c->before;
+  while (i < c->out->n && c->out->at[i].seq != seq)
+    i++;
+  return i < c->out->n;
+}
+
+/* Places whose message somebody has deleted or changed by hand are given up. */
+static int drop_orphans(msg_local_session *s, struct claiming *c, msg_err *err) {
+  int rc = MSG_OK;
+  for (size_t i = 0; rc == MSG_OK && i < c->found.n; i++) {
+    const msg_local_candidate *f = &c->found.at[i];
+    if (has_message(c, f->seq))
+      continue;
+    c->gaps = true;
+    rc = msg_local_exec(s, SQL_TAKE_ONE, NULL, err, "ttiii", s->queue, exact_topic(c->claim),
+                        f->priority, f->deliver_at_ms, f->seq);
+  }
+  return rc;
 }
 
 /* ---- attempts ---- */
@@ -152,7 +173,7 @@ static int bury(msg_local_session *s, struct claiming *c, size_t i, msg_err *err
   if (rc == MSG_OK)
     rc = msg_local_item_bury(s, &item, "max_attempts", c->now_ms, err);
   list_remove(c->out, i);
-  c->buried = true;
+  c->gaps = true;
   return rc;
 }
 
@@ -203,9 +224,9 @@ static int take_one(msg_local_session *s, const struct claiming *c, const msg_me
 }
 
 /* All that was found is leased? Burying may have made a follower ready in between, which was not
- * read. */
+ * read, and what is not there has no number to lease. */
 static bool is_range(const struct claiming *c) {
-  return c->narrow && !c->buried && c->found.n > 1 && c->out->n - c->before == c->found.n;
+  return c->narrow && !c->gaps && c->found.n > 1 && c->out->n - c->before == c->found.n;
 }
 
 /* By the last one. */
@@ -268,13 +289,15 @@ static int lease(msg_local_session *s, struct claiming *c, msg_err *err) {
 static int claim_work(msg_local_session *s, void *arg, msg_err *err) {
   struct claiming *c = arg;
   list_cut(c->out, c->before);
-  c->buried = false;
+  c->gaps = false;
   c->spent_n = 0;
   int rc = find(s, c, err);
   if (rc == MSG_OK)
     rc = msg_local_candidates_messages(s, &c->found,
                                        c->narrow && c->claim->brief ? exact_topic(c->claim) : NULL,
                                        c->now_ms, c->out, err);
+  if (rc == MSG_OK && c->narrow && c->out->n - c->before < c->found.n)
+    rc = drop_orphans(s, c, err);
   if (rc == MSG_OK)
     rc = bury_poison(s, c, err);
   return rc == MSG_OK ? lease(s, c, err) : rc;
@@ -346,9 +369,9 @@ static int take(msg_local_session *s, struct claiming *c, msg_err *err) {
 static int take_past_poison(msg_local_session *s, struct claiming *c, msg_err *err) {
   int rc;
   do {
-    c->buried = false;
+    c->gaps = false;
     rc = take(s, c, err);
-  } while (rc == MSG_OK && c->buried && missing(c) > 0);
+  } while (rc == MSG_OK && c->gaps && missing(c) > 0);
   return rc;
 }
 
