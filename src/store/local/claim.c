@@ -107,24 +107,18 @@ static int find(msg_local_session *s, struct claiming *c, msg_err *err) {
   return find_wide(s, c, err);
 }
 
-static bool has_message(const struct claiming *c, int64_t seq) {
-  size_t i = c->before;
-  while (i < c->out->n && c->out->at[i].seq != seq)
-    i++;
-  return i < c->out->n;
-}
-
-/* Places whose message somebody has deleted or changed by hand are given up. */
+/* Places, among the first that were found, whose message somebody has deleted or changed by hand. */
 static int drop_orphans(msg_local_session *s, struct claiming *c, msg_err *err) {
-  int rc = MSG_OK;
-  for (size_t i = 0; rc == MSG_OK && i < c->found.n; i++) {
-    const msg_local_candidate *f = &c->found.at[i];
-    if (has_message(c, f->seq))
-      continue;
-    c->gaps = true;
-    rc = msg_local_exec(s, SQL_TAKE_ONE, NULL, err, "ttiii", s->queue, exact_topic(c->claim),
-                        f->priority, f->deliver_at_ms, f->seq);
-  }
+  static const char sql[] =
+      "DELETE FROM @.msg_store_ready WHERE (queue, topic, priority, deliver_at, seq) IN"
+      " (SELECT queue, topic, priority, deliver_at, seq FROM"
+      "  (SELECT * FROM @.msg_store_ready WHERE queue = ?1 AND topic = ?2"
+      "  ORDER BY priority, deliver_at, seq LIMIT ?3) AS o"
+      "  WHERE " MSG_LOCAL_MESSAGE("state", "o.seq") " IS NOT 1)";
+  int64_t dropped = 0;
+  int rc = msg_local_exec(s, sql, &dropped, err, "tti", s->queue, exact_topic(c->claim),
+                          (int64_t)c->found.n);
+  c->gaps = c->gaps || dropped > 0;
   return rc;
 }
 
