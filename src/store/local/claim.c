@@ -107,7 +107,7 @@ static int find(msg_local_session *s, struct claiming *c, msg_err *err) {
   return find_wide(s, c, err);
 }
 
-/* Places, among the first that were found, whose message somebody has deleted or changed by hand. */
+/* Places, among the first that were found, whose message was deleted or changed by hand. */
 static int drop_orphans(msg_local_session *s, struct claiming *c, msg_err *err) {
   static const char sql[] =
       "DELETE FROM @.msg_store_ready WHERE (queue, topic, priority, deliver_at, seq) IN"

@@ -7,6 +7,7 @@
 #define MSG_LOCAL_HABITS_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "base/err.h"
 
