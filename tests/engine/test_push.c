@@ -163,7 +163,7 @@ static void an_inbox_that_overflows_loses_nothing(void **state) {
   rig_wait w = {.p = &b, .topic = "t", .timeout_ms = 10000, .max = 1};
   rig_wait_begin(&w);
   for (int i = 0; i < N; i++) {
-    char text[8];
+    char text[16];
     snprintf(text, sizeof text, "%d", i);
     put(&a, "t", text, false);
   }
@@ -233,7 +233,7 @@ static void one_claim_takes_what_was_pushed(void **state) {
   rig_open(&r, RIG_PUSH);
   peer_open(&r, &a, "a");
   for (int i = 0; i < 4; i++) {
-    char name[8];
+    char name[16];
     snprintf(name, sizeof name, "b%d", i);
     peer_open(&r, &b[i], name);
     w[i] = (rig_wait){.p = &b[i], .topic = "t", .timeout_ms = 10000, .claims = true};

@@ -57,7 +57,7 @@ static int set_habit(msg_local_session *s, enum msg_local_habit i, int64_t value
 /* How durable a commit is, its write says itself; checkpoints are our own (see after_commit). */
 static int ask(msg_local_session *s, msg_err *err) {
   int rc = MSG_OK;
-  for (int i = 0; rc == MSG_OK && i < MSG_LOCAL_HABITS; i++) {
+  for (enum msg_local_habit i = 0; rc == MSG_OK && i < MSG_LOCAL_HABITS; i++) {
     rc = read_habit(s, i, err);
     if (rc == MSG_OK && i != MSG_LOCAL_SYNCHRONOUS && i != MSG_LOCAL_WAL_AUTOCHECKPOINT)
       rc = set_habit(s, i, s->habits.host[i], err);

@@ -5,6 +5,11 @@
 #include "store/mongo/place.h"
 #include "store/mongo/regret.h"
 
+static void queue_free(msg_mongo_queue *q) {
+  msg_free(q->name);
+  msg_free(q);
+}
+
 static bool make_main_locked(msg_mongo_store *store, msg_mongo_queue *q) {
   msg_mongo_at at;
   if (q->layout->topics)
@@ -24,8 +29,7 @@ static msg_mongo_queue *add_queue_locked(msg_mongo_store *store, const char *nam
   q->names = *names;
   q->name = msg_strdup(name);
   if (!q->name || !make_main_locked(store, q)) {
-    msg_free(q->name);
-    msg_free(q);
+    queue_free(q);
     return NULL;
   }
   q->next = store->queues;
@@ -79,7 +83,6 @@ void msg_mongo_queues_free(msg_mongo_store *store) {
     msg_mongo_queue *q = store->queues;
     store->queues = q->next;
     msg_mongo_regrets_free(q);
-    msg_free(q->name);
-    msg_free(q);
+    queue_free(q);
   }
 }
