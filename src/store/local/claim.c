@@ -29,12 +29,16 @@ static const char SQL_TAKE_ONE[] =
     "DELETE FROM @.msg_store_ready WHERE queue = ?1 AND topic = ?2 AND priority = ?3"
     " AND deliver_at = ?4 AND seq = ?5";
 /* What SQL_NARROW gave, by its last row, while nobody else can write. */
-#define UP_TO_LAST " queue = ?1 AND topic = ?2 AND (priority, deliver_at, seq) <= (?3, ?4, ?5)"
-/* Where it is a run of numbers, and none was delivered more often than another. */
+static const char SQL_TAKE_RANGE[] = "DELETE FROM @.msg_store_ready WHERE queue = ?1 AND topic = ?2"
+                                     " AND (priority, deliver_at, seq) <= (?3, ?4, ?5)";
+/* Where it is a run of numbers of one priority, and none was delivered more often than another: no
+ * other row is inside. */
+#define RUN                                                                                        \
+  " @.msg_store_ready WHERE queue = ?1 AND topic = ?2 AND priority = ?3 AND deliver_at <= ?4"      \
+  " AND +seq BETWEEN ?5 AND ?6"
 static const char SQL_CLAIM_RUN[] =
-    "INSERT INTO @.msg_store_claim(seq, lease, attempts) SELECT seq, ?7, ?8 FROM @.msg_store_ready"
-    " WHERE" UP_TO_LAST " AND +seq BETWEEN ?6 AND ?9";
-static const char SQL_TAKE_ALL[] = "DELETE FROM @.msg_store_ready WHERE" UP_TO_LAST;
+    "INSERT INTO @.msg_store_claim(seq, lease, attempts) SELECT seq, ?7, ?8 FROM" RUN;
+static const char SQL_TAKE_RUN[] = "DELETE FROM" RUN;
 
 struct claiming {
   const msg_actor *actor;
@@ -223,26 +227,44 @@ static bool is_range(const struct claiming *c) {
   return c->narrow && !c->gaps && c->found.n > 1 && c->out->n - c->before == c->found.n;
 }
 
-/* By the last one. */
 static int take_range(msg_local_session *s, const struct claiming *c, msg_err *err) {
   const msg_message *last = &c->out->at[c->out->n - 1];
-  return msg_local_exec(s, SQL_TAKE_ALL, NULL, err, "ttiii", s->queue, exact_topic(c->claim),
+  return msg_local_exec(s, SQL_TAKE_RANGE, NULL, err, "ttiii", s->queue, exact_topic(c->claim),
                         (int64_t)last->priority, last->deliver_at_ms, last->seq);
 }
 
-static int claim_run(msg_local_session *s, const struct claiming *c, const msg_local_lease *l,
+static int lease_run(msg_local_session *s, const struct claiming *c, const msg_local_lease *l,
                      msg_err *err) {
   const msg_message *last = &c->out->at[c->out->n - 1];
-  return msg_local_exec(s, SQL_CLAIM_RUN, NULL, err, "ttiiiiiii", s->queue, exact_topic(c->claim),
-                        (int64_t)last->priority, last->deliver_at_ms, last->seq, l->first, c->lease,
-                        (int64_t)last->attempts, l->last);
+  const char *topic = exact_topic(c->claim);
+  int64_t priority = last->priority;
+  int rc =
+      msg_local_exec(s, SQL_CLAIM_RUN, NULL, err, "ttiiiiii", s->queue, topic, priority,
+                     last->deliver_at_ms, l->first, l->last, c->lease, (int64_t)last->attempts);
+  return rc == MSG_OK ? msg_local_exec(s, SQL_TAKE_RUN, NULL, err, "ttiiii", s->queue, topic,
+                                       priority, last->deliver_at_ms, l->first, l->last)
+                      : rc;
 }
 
-/* Is it a run of numbers, all delivered equally often? */
+static int lease_each(msg_local_session *s, const struct claiming *c, msg_err *err) {
+  bool range = is_range(c);
+  int rc = MSG_OK;
+  for (size_t i = c->before; rc == MSG_OK && i < c->out->n; i++)
+    rc = claim_one(s, c, &c->out->at[i], err);
+  if (rc == MSG_OK && range)
+    rc = take_range(s, c, err);
+  for (size_t i = c->before; rc == MSG_OK && !range && i < c->out->n; i++)
+    rc = take_one(s, c, &c->out->at[i], err);
+  return rc;
+}
+
+/* A run of numbers of one priority, all delivered equally often? */
 static bool is_run(const struct claiming *c, const msg_local_lease *l) {
-  bool even = l->last - l->first == l->messages - 1;
-  for (size_t i = c->before + 1; even && i < c->out->n; i++)
-    even = c->out->at[i].attempts == c->out->at[c->before].attempts;
+  const msg_message *m = &c->out->at[c->before];
+  size_t n = c->out->n - c->before;
+  bool even = l->last - l->first == l->messages - 1 && m->priority == m[n - 1].priority;
+  for (size_t i = 1; even && i < n; i++)
+    even = m[i].attempts == m->attempts;
   return even;
 }
 
@@ -268,16 +290,9 @@ static int lease(msg_local_session *s, struct claiming *c, msg_err *err) {
   c->lease = l.number;
   for (size_t i = c->before; rc == MSG_OK && i < c->out->n; i++)
     rc = show_lease(c, &c->out->at[i], err);
-  bool range = is_range(c), run = range && is_run(c, &l);
-  if (rc == MSG_OK && run)
-    rc = claim_run(s, c, &l, err);
-  for (size_t i = c->before; rc == MSG_OK && !run && i < c->out->n; i++)
-    rc = claim_one(s, c, &c->out->at[i], err);
-  if (rc == MSG_OK && range)
-    rc = take_range(s, c, err);
-  for (size_t i = c->before; rc == MSG_OK && !range && i < c->out->n; i++)
-    rc = take_one(s, c, &c->out->at[i], err);
-  return rc;
+  if (rc != MSG_OK)
+    return rc;
+  return is_range(c) && is_run(c, &l) ? lease_run(s, c, &l, err) : lease_each(s, c, err);
 }
 
 static int claim_work(msg_local_session *s, void *arg, msg_err *err) {
