@@ -1,7 +1,6 @@
 /* candidates.c - see candidates.h. */
 #include "store/local/candidates.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -51,12 +50,12 @@ bool msg_local_claim_wants(const msg_claim *claim, const char *topic) {
 }
 
 static int add(msg_local_candidates *out, sqlite3_stmt *stmt, msg_err *err) {
-  if (msg_grow(&out->at, &out->cap, out->n + 1, sizeof *out->at) != MSG_OK)
-    return msg_err_nomem(err);
-  out->at[out->n++] = (msg_local_candidate){.priority = sqlite3_column_int64(stmt, 0),
-                                            .deliver_at_ms = sqlite3_column_int64(stmt, 1),
-                                            .seq = sqlite3_column_int64(stmt, 2)};
-  return MSG_OK;
+  bool wanted;
+  msg_local_first one = {.priority = sqlite3_column_int(stmt, 0),
+                         .deliver_at = sqlite3_column_int64(stmt, 1),
+                         .seq = sqlite3_column_int64(stmt, 2)};
+  out->met++;
+  return msg_local_firsts_add(&out->first, &one, &wanted, err);
 }
 
 int msg_local_candidates_read(msg_local_session *s, sqlite3_stmt *stmt, msg_local_candidates *out,
@@ -107,39 +106,17 @@ static int choose_mortal(msg_local_session *s, struct search *f, const char *top
 static int find_mortal(msg_local_session *s, struct search *f, const char *topic, msg_err *err) {
   const char *sql;
   sqlite3_stmt *stmt = NULL;
-  size_t before = f->out->n;
+  size_t before = f->out->met;
   int rc = choose_mortal(s, f, topic, &sql, err);
   if (rc == MSG_OK)
     rc = msg_local_bound(s, sql, &stmt, err, "ttii", s->queue, topic, f->count, f->now_ms);
   if (rc == MSG_OK)
     rc = msg_local_candidates_read(s, stmt, f->out, err);
-  f->out->wide = f->out->wide || f->out->n > before;
+  f->out->wide = f->out->wide || f->out->met > before;
   return rc;
 }
 
 /* ---- by topic ---- */
-
-static int compare(const void *pa, const void *pb) {
-  const msg_local_candidate *a = pa, *b = pb;
-  if (a->priority != b->priority)
-    return a->priority < b->priority ? -1 : 1;
-  if (a->deliver_at_ms != b->deliver_at_ms)
-    return a->deliver_at_ms < b->deliver_at_ms ? -1 : 1;
-  return (a->seq > b->seq) - (a->seq < b->seq);
-}
-
-/* Keeps the first `count`. */
-static void cut(msg_local_candidates *c, size_t count) {
-  if (c->n > 1)
-    qsort(c->at, c->n, sizeof *c->at, compare);
-  if (c->n > count)
-    c->n = count;
-}
-
-static void cut_if_many(struct search *f) {
-  if (f->out->n >= 4096 && f->out->n > 8 * (size_t)f->count)
-    cut(f->out, (size_t)f->count);
-}
 
 typedef int (*finder)(msg_local_session *s, struct search *f, const char *topic, msg_err *err);
 
@@ -154,7 +131,6 @@ static int each_topic(msg_local_session *s, const char *sql, struct search *f, f
       rc = msg_err_nomem(err);
     else if (msg_local_claim_wants(f->claim, topic))
       rc = find(s, f, topic, err);
-    cut_if_many(f);
   }
   msg_local_done(s, stmt);
   return rc == MSG_NOTFOUND ? MSG_OK : rc;
@@ -178,15 +154,12 @@ static int find_by_name(msg_local_session *s, struct search *f, const char *topi
 
 static int add_waiting(void *arg, const msg_local_waiting *row, bool *more, msg_err *err) {
   struct search *f = arg;
-  msg_local_candidates *out = f->out;
-  if (msg_grow(&out->at, &out->cap, out->n + 1, sizeof *out->at) != MSG_OK)
-    return msg_err_nomem(err);
-  out->at[out->n++] = (msg_local_candidate){
-      .priority = row->priority, .deliver_at_ms = row->deliver_at_ms, .seq = row->seq};
-  out->wide = true;
+  bool wanted;
+  msg_local_first one = {
+      .priority = row->priority, .deliver_at = row->deliver_at_ms, .seq = row->seq};
+  f->out->wide = true;
   *more = row->nth < (size_t)f->count;
-  cut_if_many(f);
-  return MSG_OK;
+  return msg_local_firsts_add(&f->out->first, &one, &wanted, err);
 }
 
 static int find_addressed(msg_local_session *s, struct search *f, msg_err *err) {
@@ -204,12 +177,13 @@ int msg_local_candidates_find(msg_local_session *s, const char *node, const msg_
                               msg_err *err) {
   struct search f = {
       .claim = claim, .node = node, .count = (int64_t)count, .now_ms = now_ms, .out = out};
+  out->first.max = count;
   int rc = msg_pattern_kind_of(claim->pattern) == MSG_PATTERN_EXACT
                ? find_by_name(s, &f, msg_pattern_text(claim->pattern), err)
                : find_by_pattern(s, &f, err);
   if (rc == MSG_OK)
     rc = find_addressed(s, &f, err);
-  cut(out, count);
+  msg_local_firsts_trim(&out->first);
   return rc;
 }
 
@@ -275,13 +249,13 @@ int msg_local_candidates_messages(msg_local_session *s, const msg_local_candidat
   struct messages r = {
       .topic = topic, .state = c->unchecked ? MSG_LOCAL_READY : 0, .now_ms = now_ms, .out = out};
   size_t before = out->n;
-  if (c->n == 0) /* an authorizer that forbids to read them is met even so */
+  if (c->first.n == 0) /* an authorizer that forbids to read them is met even so */
     return msg_local_ready(s, SQL_ROW, err);
-  msg_local_seqs seqs = {.at = msg_alloc(c->n * sizeof *seqs.at), .n = c->n};
+  msg_local_seqs seqs = {.at = msg_alloc(c->first.n * sizeof *seqs.at), .n = c->first.n};
   if (!seqs.at)
     return msg_err_nomem(err);
-  for (size_t i = 0; i < c->n; i++)
-    seqs.at[i] = c->at[i].seq;
+  for (size_t i = 0; i < seqs.n; i++)
+    seqs.at[i] = c->first.at[i].seq;
   bool sorted = msg_local_seqs_sort(&seqs);
   int rc = read_runs(s, &r, seqs.at, seqs.n, err);
   if (rc == MSG_OK && !sorted && out->n > before)

@@ -3,6 +3,7 @@
 #ifndef MSG_LOCAL_CANDIDATES_H
 #define MSG_LOCAL_CANDIDATES_H
 
+#include "store/local/firsts.h"
 #include "store/local/session.h"
 
 /* Text of a statement that gives the topics of queue ?1 with rows in a table, or a partial index of
@@ -17,13 +18,9 @@
   MSG_LOCAL_TOPICS_IN("@.msg_store_message INDEXED BY msg_store_message_" index, where " AND ")
 #define MSG_LOCAL_TOPICS_READY MSG_LOCAL_TOPICS_IN("@.msg_store_ready", "")
 
-typedef struct msg_local_candidate {
-  int64_t priority, deliver_at_ms, seq;
-} msg_local_candidate;
-
 typedef struct msg_local_candidates {
-  msg_local_candidate *at;
-  size_t n, cap;
+  msg_local_firsts first;
+  size_t met;     /* by the search, those that were dropped again too */
   bool wide;      /* there are such with expiry or recipients */
   bool unchecked; /* all said to be ready: the message of one may be gone, or in another state */
 } msg_local_candidates;
@@ -34,11 +31,11 @@ typedef struct msg_local_candidates {
   "SELECT priority, deliver_at, seq FROM @.msg_store_ready AS r WHERE queue = ?1 AND topic = ?2"
 #define MSG_LOCAL_READY_ORDER " ORDER BY priority, deliver_at, seq LIMIT ?3"
 
-/** Append what a bound statement gives (priority, deliver_at, seq), and give it back. */
+/** Add what a bound statement gives (priority, deliver_at, seq), and give it back. */
 int msg_local_candidates_read(msg_local_session *s, sqlite3_stmt *stmt, msg_local_candidates *out,
                               msg_err *err);
 /** The first `count` messages that `node` may claim by `claim` now; *out empty before,
- * msg_free(out->at) after, also after a failure. */
+ * msg_local_firsts_clear(&out->first) after, also after a failure. */
 int msg_local_candidates_find(msg_local_session *s, const char *node, const msg_claim *claim,
                               size_t count, int64_t now_ms, msg_local_candidates *out,
                               msg_err *err);

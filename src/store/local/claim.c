@@ -97,12 +97,13 @@ static int find(msg_local_session *s, struct claiming *c, msg_err *err) {
   const char *topic = exact_topic(c->claim);
   bool wide = !topic || s->claim_wide;
   int rc = MSG_OK;
-  c->found.n = 0;
+  msg_local_firsts_clear(&c->found.first);
+  c->found.first.max = SIZE_MAX;
   c->found.wide = false;
   c->found.unchecked = c->narrow = !wide;
   if (!wide) {
     rc = find_narrow(s, c, err);
-    if (rc == MSG_OK && c->found.n == 0)
+    if (rc == MSG_OK && c->found.first.n == 0)
       rc = msg_local_candidates_wide(s, c->actor->node, topic, c->now_ms, &wide, err);
   }
   if (rc != MSG_OK || !wide)
@@ -121,7 +122,7 @@ static int drop_orphans(msg_local_session *s, struct claiming *c, msg_err *err) 
       "  WHERE " MSG_LOCAL_MESSAGE("state", "o.seq") " IS NOT 1)";
   int64_t dropped = 0;
   int rc = msg_local_exec(s, sql, &dropped, err, "tti", s->queue, exact_topic(c->claim),
-                          (int64_t)c->found.n);
+                          (int64_t)c->found.first.n);
   c->gaps = c->gaps || dropped > 0;
   return rc;
 }
@@ -224,7 +225,7 @@ static int take_one(msg_local_session *s, const struct claiming *c, const msg_me
 /* All that was found is leased? Burying may have made a follower ready in between, which was not
  * read, and what is not there has no number to lease. */
 static bool is_range(const struct claiming *c) {
-  return c->narrow && !c->gaps && c->found.n > 1 && c->out->n - c->before == c->found.n;
+  return c->narrow && !c->gaps && c->found.first.n > 1 && c->out->n - c->before == c->found.first.n;
 }
 
 static int take_range(msg_local_session *s, const struct claiming *c, msg_err *err) {
@@ -305,7 +306,7 @@ static int claim_work(msg_local_session *s, void *arg, msg_err *err) {
     rc = msg_local_candidates_messages(s, &c->found,
                                        c->narrow && c->claim->brief ? exact_topic(c->claim) : NULL,
                                        c->now_ms, c->out, err);
-  if (rc == MSG_OK && c->narrow && c->out->n - c->before < c->found.n)
+  if (rc == MSG_OK && c->narrow && c->out->n - c->before < c->found.first.n)
     rc = drop_orphans(s, c, err);
   if (rc == MSG_OK)
     rc = bury_poison(s, c, err);
@@ -326,8 +327,8 @@ static int look_work(msg_local_session *s, void *arg, msg_err *err) {
   struct looking *l = arg;
   msg_local_candidates found = {0};
   int rc = msg_local_candidates_find(s, l->actor->node, l->claim, 1, l->now_ms, &found, err);
-  l->found = found.n > 0;
-  msg_free(found.at);
+  l->found = found.first.n > 0;
+  msg_local_firsts_clear(&found.first);
   if (rc == MSG_OK && !l->found && l->due_counts)
     rc = msg_local_sweep_due(s, l->now_ms, &l->found, err);
   return rc;
@@ -421,7 +422,7 @@ int msg_local_claim(msg_session *base, const msg_actor *actor, const msg_claim *
   if (rc == MSG_OK)
     rc = take_enough(s, &c, err);
   msg_free(c.spent);
-  msg_free(c.found.at);
+  msg_local_firsts_clear(&c.found.first);
   bool some = out->n > c.base;
   /* What an earlier round has committed is theirs, whatever came after. */
   if (rc != MSG_OK && some && !c.may_roll_back)
