@@ -21,6 +21,12 @@ static const char *place(const msg_store *base) {
   return ((const msg_mongo_store *)base)->hosts;
 }
 
+static void queue_free(msg_mongo_queue *q) {
+  msg_cond_free(q->sends.changed);
+  msg_free(q->name);
+  msg_free(q);
+}
+
 /* In a child made by fork() nothing of the driver's may be touched. */
 static void store_close(msg_store *base) {
   msg_mongo_store *store = (msg_mongo_store *)base;
@@ -38,8 +44,7 @@ static void store_close(msg_store *base) {
     msg_mongo_queue *q = store->queues;
     store->queues = q->next;
     msg_mongo_regrets_free(q);
-    msg_free(q->name);
-    msg_free(q);
+    queue_free(q);
   }
   msg_free(store->met);
   msg_mongo_tend_free(store->tend);
@@ -71,9 +76,9 @@ static msg_mongo_queue *add_queue_locked(msg_mongo_store *store, const char *nam
   q->layout = layout;
   q->names = *names;
   q->name = msg_strdup(name);
-  if (!q->name || !make_main_locked(store, q)) {
-    msg_free(q->name);
-    msg_free(q);
+  q->sends.changed = msg_cond_new();
+  if (!q->name || !q->sends.changed || !make_main_locked(store, q)) {
+    queue_free(q);
     return NULL;
   }
   q->next = store->queues;
