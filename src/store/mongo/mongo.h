@@ -253,7 +253,7 @@ void msg_mongo_listens_free(msg_mongo_listen *l, size_t n);
 /* ---- the verbs, by file (signatures as in store.h) ----
  * put.c put   find.c find, get   claim.c claim   claimable.c claimable   settle.c settle
  * unseen.c unseen   seen.c seen   update.c update, remove   purge.c purge, redrive
- * count.c topics, queues, deadline
+ * count.c topics, queues   deadline.c deadline
  * "watch": listen.c, presence.c, lanes.c, watch.c, describe.c   foreign.c unanswered
  * registry.c ask_listeners */
 int msg_mongo_put(msg_session *, const msg_actor *, msg_put *, size_t, msg_err *);
