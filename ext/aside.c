@@ -49,8 +49,8 @@ static int try_aside(msg_opened *o, msg_err *err) {
   return rc == MSG_BUSY ? MSG_OK : rc;
 }
 
-bool msg_aside_allowed(msg_connection *c, msg_opened *o) {
-  return !o->adapter->allows_aside || o->adapter->allows_aside(c, o);
+bool msg_aside_allowed(msg_opened *o) {
+  return !o->adapter->allows_aside || o->adapter->allows_aside(o);
 }
 
 static int open_aside(msg_opened *o, msg_err *err) {
@@ -62,26 +62,20 @@ static int open_aside(msg_opened *o, msg_err *err) {
   rc = store->ops->session_open(store, NULL, msg_settings_queue(&settings), &settings, &o->aside,
                                 err);
   msg_settings_clear(&settings);
+  if (rc == MSG_OK && o->adapter->bind_aside)
+    o->adapter->bind_aside(o);
   return rc == MSG_OK ? try_aside(o, err) : rc;
-}
-
-static int tend_aside(msg_connection *c, msg_opened *o, msg_err *err) {
-  return o->adapter->tend_aside ? o->adapter->tend_aside(c, o, err) : MSG_OK;
 }
 
 int msg_aside_open(msg_connection *c, msg_opened *o, msg_err *err) {
   char mode[16];
   if (o->aside_refused ||
-      !(msg_node_store(o->node)->ops->caps(msg_node_store(o->node)) & MSG_CAP_OWN))
+      !(msg_node_store(o->node)->ops->caps(msg_node_store(o->node)) & MSG_CAP_OWN) || o->aside)
     return MSG_OK;
-  if (o->aside)
-    return tend_aside(c, o, err);
   int rc = msg_aside_pragma(c, o, "locking_mode", mode, sizeof mode, err);
   if (rc != MSG_OK || strcmp(mode, "normal") != 0)
     return rc;
   rc = open_aside(o, err);
-  if (rc == MSG_OK)
-    rc = tend_aside(c, o, err);
   if (rc == MSG_OK)
     return MSG_OK;
   close_aside(o);

@@ -6,7 +6,7 @@
 #include "ext/connection.h"
 
 /** May it act for the host's? Not where that may not write itself. */
-bool msg_aside_allowed(msg_connection *c, msg_opened *o);
+bool msg_aside_allowed(msg_opened *o);
 /** Give up what every node of `c` has open on a file that the host locks for itself (PRAGMA
  *  locking_mode), for it is in the way: asides and the watch. Before each verb. */
 void msg_aside_yield(msg_connection *c);

@@ -18,7 +18,7 @@ static bool step(msg_session *s, int rc, const msg_err *err) {
   if (rc != MSG_BUSY || target(s) != b->o->session || err->domain != MSG_DOMAIN_SQLITE ||
       !sqlite3_get_autocommit(db) || sqlite3_txn_state(db, b->o->schema) != SQLITE_TXN_READ ||
       msg_aside_host_writes(b->c, b->o) || !msg_aside_would_help(b->c, b->o) ||
-      !msg_aside_allowed(b->c, b->o) || msg_aside_open(b->c, b->o, NULL) != MSG_OK || !b->o->aside)
+      !msg_aside_allowed(b->o) || msg_aside_open(b->c, b->o, NULL) != MSG_OK || !b->o->aside)
     return false;
   b->stepped = true;
   return true;

@@ -99,7 +99,7 @@ static int look_aside(msg_connection *c, msg_opened *o, enum msg_call_kind kind,
                       msg_err *err) {
   if (!o->all_rights && waits(kind))
     return may_not_wait(o, err);
-  if (!msg_aside_allowed(c, o))
+  if (!msg_aside_allowed(o))
     return MSG_OK;
   int rc = msg_aside_open(c, o, err);
   if (rc != MSG_OK)

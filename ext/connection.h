@@ -29,6 +29,7 @@ typedef struct msg_opened {
   bool announced;            /* as participant, as far as this connection knows */
   bool rights_known;         /* the authorizer could be asked */
   bool all_rights;           /* it forbids us nothing, as far as that could be asked */
+  bool query_only;           /* PRAGMA query_only is on */
   char *schema;              /* local: schema of the messages; NULL else. Owned */
   struct msg_host *host;     /* the adapter's; NULL where nothing is lent */
   unsigned readers; /* cursors of tables that read through session: until they are closed the
@@ -44,16 +45,17 @@ typedef struct msg_adapter {
               msg_err *err);
   /** Is the store still what was opened? Called before every verb. NULL: nothing to look at. */
   int (*check)(msg_opened *o, msg_err *err);
-  /** Ask the host's authorizer, if its answers may have changed: set o->rights_known, all_rights.
+  /** Ask the host's authorizer, if its answers may have changed: set o->rights_known, all_rights,
+   *  query_only (SQLite compiles everything anew after each change of either).
    *  Errors: MSG_AUTH what it answers would go unnoticed. Called before every verb. NULL: none. */
   int (*rights)(msg_opened *o, msg_err *err);
   /** Is a writing statement of the host active, which our writes are part of? NULL: never. */
   bool (*host_writes)(msg_connection *c);
   /** May a connection of our own act for the host's? Not where the host's own may not write, or its
    *  authorizer would refuse. NULL: always. */
-  bool (*allows_aside)(msg_connection *c, msg_opened *o);
-  /** Make o->aside act for the host. Called before each use. NULL: nothing to do. */
-  int (*tend_aside)(msg_connection *c, msg_opened *o, msg_err *err);
+  bool (*allows_aside)(msg_opened *o);
+  /** Make o->aside act for the host. Called once it is open. NULL: nothing to do. */
+  void (*bind_aside)(msg_opened *o);
   /** Free host and schema; session and node are gone by then. Accepts half-filled. */
   void (*close)(msg_opened *o);
 } msg_adapter;

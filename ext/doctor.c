@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "base/process.h"
 #include "base/str.h"
+#include "engine/cursors.h"
 #include "ext/functions.h"
 #include "ext/nested.h"
 #include "ext/state.h"

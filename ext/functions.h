@@ -44,7 +44,8 @@ int msg_run_resume(msg_invocation *in, msg_err *err);
 int msg_run_purge(msg_invocation *in, msg_err *err);
 int msg_run_redrive(msg_invocation *in, msg_err *err);
 
-/* ---- for their files ---- */
+/* ---- for their files: invocation.c ---- */
+
 /** Was argument i given, and not NULL? */
 bool msg_in_has(const msg_invocation *in, int i);
 /** Text of argument i; `what` names it: "topic". */

@@ -102,20 +102,6 @@ static int check_local(msg_opened *o, msg_err *err) {
   return rc;
 }
 
-static int rights_local(msg_opened *o, msg_err *err) {
-  msg_rights rights;
-  if (msg_local_unchanged(o->session) && o->rights_known)
-    return MSG_OK;
-  int rc = msg_local_rights(o->host->db, o->schema, &rights, err);
-  o->rights_known = rc == MSG_OK && rights.known;
-  o->all_rights = rights.all;
-  return rc;
-}
-
-static bool host_writes(msg_connection *c) {
-  return msg_local_host_writes(msg_connection_db(c));
-}
-
 static bool query_only(msg_connection *c) {
   sqlite3_stmt *stmt;
   if (msg_nested_take(c, MSG_NESTED_QUERY_ONLY, &stmt, NULL) != MSG_OK)
@@ -125,19 +111,27 @@ static bool query_only(msg_connection *c) {
   return !off;
 }
 
-static bool allows_aside_local(msg_connection *c, msg_opened *o) {
-  return sqlite3_db_readonly(o->host->db, o->schema) == 0 && o->all_rights && !query_only(c);
+static int rights_local(msg_opened *o, msg_err *err) {
+  msg_rights rights;
+  if (msg_local_unchanged(o->session) && o->rights_known)
+    return MSG_OK;
+  int rc = msg_local_rights(o->host->db, o->schema, &rights, err);
+  o->query_only = query_only(o->host->arg);
+  o->rights_known = rc == MSG_OK && rights.known;
+  o->all_rights = rights.all;
+  return rc;
 }
 
-static int tend_aside_local(msg_connection *c, msg_opened *o, msg_err *err) {
-  int64_t habits[MSG_LOCAL_HABITS];
-  int rc = MSG_OK;
-  for (size_t i = 0; rc == MSG_OK && i < MSG_LOCAL_HABITS; i++) {
-    char text[24];
-    rc = msg_aside_pragma(c, o, msg_local_habits[i], text, sizeof text, err);
-    habits[i] = rc == MSG_OK && text[0] ? strtoll(text, NULL, 10) : MSG_LOCAL_NO_HABIT;
-  }
-  return rc == MSG_OK ? msg_local_act_for(o->aside, habits, msg_nested_interrupted, c, err) : rc;
+static bool host_writes(msg_connection *c) {
+  return msg_local_host_writes(msg_connection_db(c));
+}
+
+static bool allows_aside_local(msg_opened *o) {
+  return sqlite3_db_readonly(o->host->db, o->schema) == 0 && o->all_rights && !o->query_only;
+}
+
+static void bind_aside_local(msg_opened *o) {
+  msg_local_act_for(o->aside, o->host);
 }
 
 static void close_local(msg_opened *o) {
@@ -194,7 +188,7 @@ static int open_mongo(msg_connection *c, const char *target, const msg_settings 
 
 static const msg_adapter ADAPTERS[] = {
     {"local", open_local, check_local, rights_local, host_writes, allows_aside_local,
-     tend_aside_local, close_local},
+     bind_aside_local, close_local},
 #ifdef MSG_HAVE_MONGODB
     {"mongodb", open_mongo, NULL, NULL, host_writes, NULL, NULL, NULL},
     {"mongodb+srv", open_mongo, NULL, NULL, host_writes, NULL, NULL, NULL},

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "engine/cursors.h"
 #include "ext/doctor.h"
 #include "ext/snapshot.h"
 #include "ext/values.h"

@@ -13,7 +13,9 @@
 #include <stdint.h>
 
 #include "base/gate.h"
-#include "engine/node.h"
+#include "engine/cursors.h"
+#include "model/settings.h"
+#include "store/store.h"
 
 /* How long a stop waits for the thread: at the last detach, and in all at exit. */
 #define MSG_CURSOR_STOP_MS 2000
@@ -60,8 +62,9 @@ void msg_cursor_leave(msg_cursor *c);
 
 /** Start the thread if it may run and does not. True: it follows a watch, so that sleeping for its
  *  wake is enough. False: look again before long.
- *  Args: settings are those of the node that waits; the thread keeps a copy. */
-bool msg_cursor_rouse(msg_cursor *c, const msg_settings *settings);
+ *  Args: settings are those of the node that waits; the thread keeps a copy. follow is what it
+ *  runs: msg_follow, which this file does not know. */
+bool msg_cursor_rouse(msg_cursor *c, const msg_settings *settings, void (*follow)(void *));
 
 enum msg_wake {
   MSG_WAKE_TIME,    /* until_ms is there, or a signal came */

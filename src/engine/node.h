@@ -137,25 +137,9 @@ bool msg_node_claimed_in_vain(msg_node *node, const char *topic);
  *  nothing reached since. False: there are fewer. */
 bool msg_node_missed(msg_node *node, size_t i, char *name, size_t size, bool *topic);
 
-/* ---- inspection: snapshots of this process ---- */
+/* ---- counters, since the node was opened ---- */
 
-typedef struct msg_cursor_info {
-  const char *store;     /* place */
-  const char *state;     /* "off", "starting", "running", "stopping", "failed" */
-  const char *how;       /* "inotify", "poll", ... */
-  int64_t last_event_ms; /* wall; 0 never */
-  int64_t token_age_ms;  /* -1: none */
-  int64_t lag_ms;        /* event to hand-over of the last event; -1 unknown */
-  int64_t restarts;
-  const char *last_error; /* "" none */
-  int waiters;            /* waits going on now */
-} msg_cursor_info;
-typedef int (*msg_cursor_fn)(void *arg, const msg_cursor_info *row);
-/** One row a store of this process. The row is borrowed; a non-zero return ends the walk with that
- *  code. */
-int msg_engine_cursors(msg_cursor_fn fn, void *arg, msg_err *err);
-
-/* Counters of a node, since it was opened. One table of names: msg_stats. */
+/* One table of names: msg_stats. */
 enum msg_stat {
   MSG_STAT_SENT,
   MSG_STAT_DEDUPLICATED,

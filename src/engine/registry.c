@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/thread.h"
+#include "engine/cursors.h"
 #include "engine/registry_int.h"
 
 typedef struct entry {

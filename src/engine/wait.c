@@ -1,5 +1,6 @@
 #include "base/clock.h"
 #include "base/str.h"
+#include "engine/follow.h"
 #include "engine/node_int.h"
 
 /* Longest sleep between two probes for interruption, which shall end a wait within 100 ms. Each
@@ -97,7 +98,7 @@ int msg_wait_again(msg_wait *w, msg_err *err) {
     w->entered = true;
     msg_cursor_enter(node->cursor);
   }
-  bool watched = msg_cursor_rouse(node->cursor, &w->use->policy->settings);
+  bool watched = msg_cursor_rouse(node->cursor, &w->use->policy->settings, msg_follow);
   int64_t look_ms = watched ? MSG_NEVER : next_poll(w);
   int rc = sleep_until_look(w, w->look_ms < look_ms ? w->look_ms : look_ms, err);
   if (rc == MSG_OK)

@@ -17,7 +17,8 @@ static void free_texts(msg_message *m) {
   char *texts[] = {m->topic,        m->msg, m->map,   m->additional, m->sender, m->sender_host,
                    m->processed_by, m->key, m->group, m->reason,     m->owner};
   for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
-    msg_free(texts[i]);
+    if (texts[i])
+      msg_free(texts[i]);
 }
 
 void msg_message_clear(msg_message *m) {

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # walls.sh [ROOT]: the walls between the rooms (design: a room includes only rooms above it), and
-# the calls that src/ and ext/ never make. Each violation is one line "wall RULE: FILE: TEXT".
+# the calls that src/ and ext/ never make; inside a room, files do not call each other in a circle.
+# Each violation is one line "wall RULE: FILE: TEXT".
 # With MSG_BUILD set, every test file must also be registered there with ctest.
 set -euo pipefail
 cd "${1:-${MSG_SOURCE:-$(dirname "$0")/../..}}"
@@ -99,6 +100,40 @@ check_source() { # FILE
   done <<<"$hits"
 }
 
+# Prints "FILE OTHERS" for each of a room's files that a call of its own comes back to.
+circles() { # FILE...
+  perl -e '
+    my (%code, %home, %calls);
+    local $/;
+    for my $file (@ARGV) {
+      open(my $in, "<", $file) or die "$file: $!";
+      $code{$file} = <$in>;
+      $code{$file} =~ s{/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\])*"|\x27(?:\\.|[^\x27\\])*\x27}{ }gs;
+      $home{$1} = $file while $code{$file} =~ /^(?!static\b)\w[\w\s*]*?\b(msg_\w+)\s*\([^;{}]*\)\s*\{/mg;
+    }
+    for my $file (@ARGV) {
+      $calls{$file}{$home{$_}} = 1 for grep { $home{$_} } $code{$file} =~ /\b(msg_\w+)\b/g;
+      delete $calls{$file}{$file};
+    }
+    my %reach; # from a file, by any way
+    for my $file (@ARGV) {
+      my @next = keys %{$calls{$file}};
+      while (my $to = shift @next) { push @next, keys %{$calls{$to}} if !$reach{$file}{$to}++; }
+    }
+    for my $file (@ARGV) {
+      my @others = grep { $_ ne $file && $reach{$file}{$_} && $reach{$_}{$file} } sort @ARGV;
+      print "$file @others\n" if @others;
+    }' "$@"
+}
+
+check_circles() { # ROOM
+  local file others files
+  mapfile -t files < <(find "$1" -maxdepth 1 -name '*.c' | sort)
+  while read -r file others; do
+    [[ -z $file ]] || complain circle "$file" "calls in a circle with $others"
+  done < <(circles "${files[@]}")
+}
+
 # A header needs nothing before it, and may come twice.
 check_header() { # FILE
   local name=${1#src/} output mongodb=()
@@ -141,5 +176,8 @@ while read -r file; do
   check_source "$file"
   [[ $file != *.h ]] || check_header "$file"
 done <<<"$files"
+for room in src/base src/model src/store src/store/local src/store/mongo src/engine ext; do
+  check_circles "$room"
+done
 check_tests
 ((violations == 0)) || { echo "$violations violations" && exit 1; }

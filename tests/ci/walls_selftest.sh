@@ -30,6 +30,7 @@ cat >src/engine/planted_ok.c <<'C'
 /* abort(); */
 struct ops { void (*free)(void *); };
 static const char text[] = "free(x); stderr \" printf(";
+static void msg_planted_static(void) { msg_planted_one(0); }
 int planted_ok(struct ops *o, char c) { o->free(0); msg_free(o); return c == '"' ? snprintf(0, 0, text) : 0; }
 C
 printf '#include <pthread.h>\n' >>src/base/thread.c
@@ -62,6 +63,9 @@ plant memory src/store/local/planted_strdup.c 'char *f(void) { return strdup("x"
 plant output src/engine/planted_printf.c 'void f(void) { printf("x"); }'
 plant output ext/planted_stderr.c 'void f(void) { g(stderr); }'
 plant output src/base/planted_abort.c 'void f(void) { abort(); }'
+plant circle src/engine/planted_one.c 'void msg_planted_one(int n) {' '  msg_planted_two(n);' '}'
+plant circle src/engine/planted_two.c 'int *msg_planted_two(int n)' '{' '  msg_planted_three(n);' '}'
+plant circle src/engine/planted_three.c 'void msg_planted_three(int n) { msg_planted_one(n); }'
 plant header src/model/planted_alone.h '#ifndef A' '#define A' 'size_t planted(void);' '#endif'
 plant header src/model/planted_twice.h 'struct planted { int x; };'
 plant place src/stray/planted.c 'int x;'

@@ -163,7 +163,7 @@ static void an_inbox_that_overflows_loses_nothing(void **state) {
   rig_wait w = {.p = &b, .topic = "t", .timeout_ms = 10000, .max = 1};
   rig_wait_begin(&w);
   for (int i = 0; i < N; i++) {
-    char text[8];
+    char text[16];
     snprintf(text, sizeof text, "%d", i);
     put(&a, "t", text, false);
   }
@@ -181,6 +181,27 @@ static void an_inbox_that_overflows_loses_nothing(void **state) {
   }
   msg_list none = MSG_LIST_INIT;
   assert_int_equal(peer_await(&b, "t", 0, 1, &none), MSG_TIMEOUT);
+  rig_close(&r);
+}
+
+/* A look was faster than the watch, whose word of it comes when the look is over. */
+static void what_a_look_gave_is_not_given_by_a_late_word(void **state) {
+  rig r;
+  peer a, b;
+  msg_list had = MSG_LIST_INIT, list = MSG_LIST_INIT;
+  (void)state;
+  rig_open_pair(&r, RIG_PUSH, &a, "a", &b, "b");
+  assert_int_equal(peer_await(&b, "t", 0, 1, &had), MSG_TIMEOUT);
+  put(&a, "t", "early", false);
+  assert_int_equal(peer_await(&b, "t", 0, 1, &had), MSG_OK);
+  for (int i = 0; i < 3; i++) /* until what is told is not from before it listened */
+    pass_settled(&r, &a, &b);
+  fault_store_tell(r.store, &had.at[0]);
+  put(&a, "t", "next", false);
+  assert_int_equal(peer_await(&b, "t", 10000, 1, &list), MSG_OK);
+  assert_string_equal(list.at[0].value.p, "next");
+  msg_list_clear(&list);
+  msg_list_clear(&had);
   rig_close(&r);
 }
 
@@ -212,7 +233,7 @@ static void one_claim_takes_what_was_pushed(void **state) {
   rig_open(&r, RIG_PUSH);
   peer_open(&r, &a, "a");
   for (int i = 0; i < 4; i++) {
-    char name[8];
+    char name[16];
     snprintf(name, sizeof name, "b%d", i);
     peer_open(&r, &b[i], name);
     w[i] = (rig_wait){.p = &b[i], .topic = "t", .timeout_ms = 10000, .claims = true};
@@ -270,6 +291,7 @@ int main(void) {
       cmocka_unit_test(what_this_process_put_is_found_before_it_is_told),
       cmocka_unit_test(what_was_not_told_is_found_at_the_end),
       cmocka_unit_test(an_inbox_that_overflows_loses_nothing),
+      cmocka_unit_test(what_a_look_gave_is_not_given_by_a_late_word),
       cmocka_unit_test(the_last_to_withdraw_ends_the_watch),
       cmocka_unit_test(one_claim_takes_what_was_pushed),
       cmocka_unit_test(an_offer_that_failed_is_looked_for),

@@ -166,6 +166,35 @@ static void update_adds_to_who_has_seen_it(void **state) {
              "UPDATE msg_messages SET processed_by = '[\"x\"]' WHERE topic = 'work'");
 }
 
+static void marks_of_who_never_came_are_shown(void **state) {
+  static const char *const SHOWN = "SELECT group_concat(json_array(value, json(processed_by)))"
+                                   " FROM (SELECT * FROM msg_messages ORDER BY value)";
+  (void)state;
+  host_run(db, "SELECT msg_listen('t');"
+               "INSERT INTO msg_messages(topic, value, sender, timestamp, deliver_at, delete_at,"
+               " processed_by) VALUES"
+               " ('t', 1, 'you', 4000000000000, 1, 4000000009000, '[\"me\", \"ghost\"]'),"
+               " ('t', 2, 'you', 4000000000000, 1, 4000000009000, '[]');"
+               "SELECT msg_send('t', 3)");
+  assert_string_equal(host_text(db, SHOWN), "[1,[\"me\",\"ghost\"]],[2,[]],[3,[]]");
+  host_run(db, "UPDATE msg_messages SET processed_by = '[\"later\"]' WHERE value > 1");
+  assert_string_equal(host_text(db, SHOWN),
+                      "[1,[\"me\",\"ghost\"]],[2,[\"later\"]],[3,[\"later\"]]");
+  assert_string_equal(host_text(db, "SELECT group_concat(value) FROM msg_await('t', 0, 10)"), "2");
+}
+
+/* A new priority is a new number in the store. */
+static void marks_of_who_never_came_stay_with_a_new_priority(void **state) {
+  (void)state;
+  host_run(db, "SELECT msg_send('t', 1);"
+               "UPDATE msg_messages SET processed_by = '[\"ghost\"]';"
+               "UPDATE msg_messages SET priority = 7;"
+               "SELECT msg_open('local', '{\"sender_id\": \"ghost\"}');"
+               "SELECT msg_listen('t', '{\"catch_up\": true}')");
+  assert_string_equal(host_text(db, "SELECT processed_by FROM msg_messages"), "[\"ghost\"]");
+  assert_int_equal(host_int(db, "SELECT count(*) FROM msg_await('t', 0, 10)"), 0);
+}
+
 static void marks_of_who_never_came_go_with_their_messages(void **state) {
   (void)state;
   sqlite3 *other = host_open(host_path());
@@ -493,6 +522,8 @@ int main(void) {
       TEST(insert_sets_every_column_that_a_send_can),
       TEST(a_copy_keeps_what_its_sending_said),
       TEST(update_adds_to_who_has_seen_it),
+      TEST(marks_of_who_never_came_are_shown),
+      TEST(marks_of_who_never_came_stay_with_a_new_priority),
       TEST(marks_of_who_never_came_go_with_their_messages),
       TEST(columns_override_options),
       TEST(delete_at_ends_a_life),

@@ -228,14 +228,15 @@ static int fake_unseen(msg_session *s, const msg_actor *a, const msg_unseen *q, 
   return rc;
 }
 
-static int fake_seen(msg_session *s, const msg_actor *a, const msg_list *list, bool *won,
-                     msg_err *err) {
+/* `soon`: that nobody had it is taken for granted. */
+static int mark_all(msg_session *s, const msg_actor *a, const msg_list *list, bool soon, bool *won,
+                    msg_err *err) {
   fake *f = lock(s);
   int rc = MSG_OK;
   size_t before = f->mark_count;
   for (size_t i = 0; i < list->n && rc == MSG_OK; i++) {
-    won[i] =
-        find_locked(f, &list->at[i].id) && !find_mark_locked(f, a->node, NULL, list->at[i].seq);
+    won[i] = find_locked(f, &list->at[i].id) &&
+             (soon || !find_mark_locked(f, a->node, NULL, list->at[i].seq));
     if (won[i])
       rc = add_mark_locked(f, a->node, NULL, list->at[i].seq, err);
   }
@@ -243,6 +244,16 @@ static int fake_seen(msg_session *s, const msg_actor *a, const msg_list *list, b
     msg_free(f->marks[--f->mark_count].node);
   msg_mutex_unlock(f->mtx);
   return rc;
+}
+
+static int fake_seen(msg_session *s, const msg_actor *a, const msg_list *list, bool *won,
+                     msg_err *err) {
+  return mark_all(s, a, list, false, won, err);
+}
+
+static int fake_seen_soon(msg_session *s, const msg_actor *a, const msg_list *list, bool *won,
+                          msg_err *err) {
+  return mark_all(s, a, list, true, won, err);
 }
 
 /* --- claiming, settling -------------------------------------------------------------------- */
@@ -526,7 +537,7 @@ static const struct msg_store_ops OPS = {
     .unlisten = fake_unlisten,
     .unseen = fake_unseen,
     .seen = fake_seen,
-    .seen_soon = fake_seen,
+    .seen_soon = fake_seen_soon,
     .claim = fake_claim,
     .claimable = fake_claimable,
     .settle = fake_settle,

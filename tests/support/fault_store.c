@@ -25,6 +25,7 @@ typedef struct fault_store {
   /* guarded by mtx */
   fault faults[FAULT_VERBS];
   int lost_events, lost_seen, watches;
+  msg_message *tells; /* NULL none */
 } fault_store;
 
 typedef struct fault_session {
@@ -229,6 +230,21 @@ static int fault_watch_open(msg_store *store, const msg_settings *settings, msg_
 }
 
 /* In slices, so that a failure planned meanwhile comes soon. */
+/* What it was told to tell. */
+static bool tell(fault_store *f, msg_event *out) {
+  msg_mutex_lock(f->mtx);
+  bool tells = f->tells != NULL;
+  if (tells) {
+    out->kind = MSG_EVENT_MESSAGE;
+    out->message = *f->tells;
+    out->told_ms = msg_clock_mono_ms();
+    msg_message_init(f->tells);
+    f->tells = NULL;
+  }
+  msg_mutex_unlock(f->mtx);
+  return tells;
+}
+
 static int fault_watch_next(msg_watch *watch, int64_t deadline_ms, msg_event *out, msg_err *err) {
   fault_watch *w = (fault_watch *)watch;
   bool first = true;
@@ -237,6 +253,8 @@ static int fault_watch_next(msg_watch *watch, int64_t deadline_ms, msg_event *ou
     if (rc != MSG_OK)
       return rc;
     first = false;
+    if (tell(w->f, out))
+      return MSG_OK;
     int64_t until = msg_clock_mono_ms() + SLICE_MS;
     if (until > deadline_ms)
       until = deadline_ms;
@@ -380,6 +398,15 @@ static void set_counter(fault_store *f, int *counter, int n) {
 void fault_store_lose_events(msg_store *store, int n) {
   fault_store *f = (fault_store *)store;
   set_counter(f, &f->lost_events, n);
+}
+
+void fault_store_tell(msg_store *store, msg_message *m) {
+  fault_store *f = (fault_store *)store;
+  msg_mutex_lock(f->mtx);
+  f->tells = m;
+  while (f->tells)
+    msg_cond_wait_until(f->never, f->mtx, msg_clock_mono_ms() + SLICE_MS);
+  msg_mutex_unlock(f->mtx);
 }
 
 void fault_store_lose_seen(msg_store *store, int n) {

@@ -36,6 +36,9 @@ void fault_store_fail(msg_store *store, enum fault_verb verb, int rc, int skip, 
 void fault_store_delay(msg_store *store, enum fault_verb verb, int64_t delay_ms);
 /** Swallow this many events of watches; -1: all. */
 void fault_store_lose_events(msg_store *store, int n);
+/** Let a watch tell of the message next, as if it had just come. Owns: *m, which is emptied.
+ *  Blocks: until a watch has it. */
+void fault_store_tell(msg_store *store, msg_message *m);
 /** Let every `seen` say that another was faster, this many times. */
 void fault_store_lose_seen(msg_store *store, int n);
 /** Before the registry knows the store: take these capabilities away. */

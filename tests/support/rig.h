@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 
 #include "base/thread.h"
+#include "engine/cursors.h"
 #include "engine/node.h"
 #include "support/fault_store.h"
 

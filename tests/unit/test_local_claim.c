@@ -80,7 +80,7 @@ static void ready_without_a_message(void **state) {
                   "UPDATE msg_store_message SET state = 7 WHERE value = 'dead'");
   assert_string_equal(local_claimed(&rig, "t", 9), "1,2");
   assert_int_equal(local_count(&rig, MSG_LOCAL_CLAIMED), 2);
-  assert_int_equal(local_count(&rig, MSG_LOCAL_READY), 1);
+  assert_int_equal(local_count(&rig, MSG_LOCAL_READY), 0);
   assert_string_equal(local_claimed(&rig, "*", 9), "");
 }
 

@@ -20,7 +20,8 @@
   "SELECT priority, deliver_at, seq FROM @.msg_store_message INDEXED BY msg_store_message_"
 #define IN_ORDER " ORDER BY priority, deliver_at, seq LIMIT "
 
-static const char SQL_READY[] = MSG_LOCAL_READY_ROWS MSG_LOCAL_READY_ORDER;
+static const char SQL_READY[] =
+    MSG_LOCAL_READY_ROWS " AND " MSG_LOCAL_MESSAGE("state", "r.seq") " = 1" MSG_LOCAL_READY_ORDER;
 static const char SQL_MORTAL[] =
     FIRST "mortal WHERE state = 2 AND queue = ?1 AND topic = ?2 AND delete_at > ?4" IN_ORDER "?3";
 /* Touches no expired row, but sorts. */
@@ -214,10 +215,12 @@ int msg_local_candidates_find(msg_local_session *s, const char *node, const msg_
 
 /* ---- their messages ---- */
 
-/* The messages themselves, one or a run of numbers. */
-#define ROW(columns) "SELECT " columns " FROM @.msg_store_message AS m WHERE m.seq = ?1"
+/* The messages themselves, one or a run of numbers, in a state or (0) in any. */
+#define ROW(columns)                                                                               \
+  "SELECT " columns " FROM @.msg_store_message AS m WHERE m.seq = ?1 AND (?2 = 0 OR m.state = ?2)"
 #define RUN(columns)                                                                               \
-  "SELECT " columns " FROM @.msg_store_message AS m NOT INDEXED WHERE m.seq BETWEEN ?1 AND ?2"
+  "SELECT " columns " FROM @.msg_store_message AS m NOT INDEXED WHERE m.seq BETWEEN ?1 AND ?2"     \
+  " AND (?3 = 0 OR m.state = ?3)"
 static const char SQL_ROW[] = ROW(MSG_LOCAL_FREE_COLUMNS);
 static const char SQL_RUN[] = RUN(MSG_LOCAL_FREE_COLUMNS);
 static const char SQL_ROW_BRIEF[] = ROW(MSG_LOCAL_BRIEF_COLUMNS);
@@ -226,6 +229,7 @@ static const char SQL_RUN_BRIEF[] = RUN(MSG_LOCAL_BRIEF_COLUMNS);
 /* Reading them. */
 struct messages {
   const char *topic; /* not NULL: brief rows of it */
+  int64_t state;     /* 0 any */
   int64_t now_ms;
   msg_list *out;
 };
@@ -255,10 +259,11 @@ static int read_runs(msg_local_session *s, const struct messages *r, const int64
     sqlite3_stmt *stmt = NULL;
     run = msg_local_seqs_run(&seqs[i], n - i);
     if (run == 1)
-      rc = msg_local_bound(s, r->topic ? SQL_ROW_BRIEF : SQL_ROW, &stmt, err, "i", seqs[i]);
+      rc = msg_local_bound(s, r->topic ? SQL_ROW_BRIEF : SQL_ROW, &stmt, err, "ii", seqs[i],
+                           r->state);
     else
-      rc = msg_local_bound(s, r->topic ? SQL_RUN_BRIEF : SQL_RUN, &stmt, err, "ii", seqs[i],
-                           seqs[i + run - 1]);
+      rc = msg_local_bound(s, r->topic ? SQL_RUN_BRIEF : SQL_RUN, &stmt, err, "iii", seqs[i],
+                           seqs[i + run - 1], r->state);
     if (rc == MSG_OK)
       rc = read_rows(s, r, stmt, err);
   }
@@ -267,7 +272,8 @@ static int read_runs(msg_local_session *s, const struct messages *r, const int64
 
 int msg_local_candidates_messages(msg_local_session *s, const msg_local_candidates *c,
                                   const char *topic, int64_t now_ms, msg_list *out, msg_err *err) {
-  struct messages r = {.topic = topic, .now_ms = now_ms, .out = out};
+  struct messages r = {
+      .topic = topic, .state = c->unchecked ? MSG_LOCAL_READY : 0, .now_ms = now_ms, .out = out};
   size_t before = out->n;
   if (c->n == 0) /* an authorizer that forbids to read them is met even so */
     return msg_local_ready(s, SQL_ROW, err);

@@ -24,14 +24,14 @@ typedef struct msg_local_candidate {
 typedef struct msg_local_candidates {
   msg_local_candidate *at;
   size_t n, cap;
-  bool wide; /* there are such with expiry or recipients */
+  bool wide;      /* there are such with expiry or recipients */
+  bool unchecked; /* all said to be ready: the message of one may be gone, or in another state */
 } msg_local_candidates;
 
-/* SQL: what is ready of queue ?1 and topic ?2. A row whose message somebody has deleted or changed
- * by hand is passed over. */
+/* SQL: what is said to be ready of queue ?1 and topic ?2: somebody may have deleted its message, or
+ * changed it by hand. */
 #define MSG_LOCAL_READY_ROWS                                                                       \
-  "SELECT priority, deliver_at, seq FROM @.msg_store_ready AS r WHERE queue = ?1 AND topic = ?2"   \
-  " AND " MSG_LOCAL_MESSAGE("state", "r.seq") " = 1"
+  "SELECT priority, deliver_at, seq FROM @.msg_store_ready AS r WHERE queue = ?1 AND topic = ?2"
 #define MSG_LOCAL_READY_ORDER " ORDER BY priority, deliver_at, seq LIMIT ?3"
 
 /** Append what a bound statement gives (priority, deliver_at, seq), and give it back. */
@@ -42,8 +42,9 @@ int msg_local_candidates_read(msg_local_session *s, sqlite3_stmt *stmt, msg_loca
 int msg_local_candidates_find(msg_local_session *s, const char *node, const msg_claim *claim,
                               size_t count, int64_t now_ms, msg_local_candidates *out,
                               msg_err *err);
-/** Append their messages in delivery order, without those that are no more there. topic: all are of
- *  it, and READY, and need be read as far as msg_local_read_brief does; NULL: read whole. */
+/** Append their messages in delivery order, without those that are no more there, or not what
+ *  `unchecked` says. topic: all are of it, and READY, and need be read as far as
+ *  msg_local_read_brief does; NULL: read whole. */
 int msg_local_candidates_messages(msg_local_session *s, const msg_local_candidates *c,
                                   const char *topic, int64_t now_ms, msg_list *out, msg_err *err);
 /** Are there messages with expiry or recipients that `node` may claim on `topic` (or, with

@@ -29,12 +29,16 @@ static const char SQL_TAKE_ONE[] =
     "DELETE FROM @.msg_store_ready WHERE queue = ?1 AND topic = ?2 AND priority = ?3"
     " AND deliver_at = ?4 AND seq = ?5";
 /* What SQL_NARROW gave, by its last row, while nobody else can write. */
-#define UP_TO_LAST " queue = ?1 AND topic = ?2 AND (priority, deliver_at, seq) <= (?3, ?4, ?5)"
-/* Where it is a run of numbers, and none was delivered more often than another. */
+static const char SQL_TAKE_RANGE[] = "DELETE FROM @.msg_store_ready WHERE queue = ?1 AND topic = ?2"
+                                     " AND (priority, deliver_at, seq) <= (?3, ?4, ?5)";
+/* Where it is a run of numbers of one priority, and none was delivered more often than another: no
+ * other row is inside. */
+#define RUN                                                                                        \
+  " @.msg_store_ready WHERE queue = ?1 AND topic = ?2 AND priority = ?3 AND deliver_at <= ?4"      \
+  " AND +seq BETWEEN ?5 AND ?6"
 static const char SQL_CLAIM_RUN[] =
-    "INSERT INTO @.msg_store_claim(seq, lease, attempts) SELECT seq, ?7, ?8 FROM @.msg_store_ready"
-    " WHERE" UP_TO_LAST " AND +seq BETWEEN ?6 AND ?9";
-static const char SQL_TAKE_ALL[] = "DELETE FROM @.msg_store_ready WHERE" UP_TO_LAST;
+    "INSERT INTO @.msg_store_claim(seq, lease, attempts) SELECT seq, ?7, ?8 FROM" RUN;
+static const char SQL_TAKE_RUN[] = "DELETE FROM" RUN;
 
 struct claiming {
   const msg_actor *actor;
@@ -48,7 +52,7 @@ struct claiming {
   size_t base;    /* out->n before the call */
   size_t before;  /* out->n before this round */
   bool narrow;    /* this round's candidates are the first that are ready */
-  bool buried;    /* this round */
+  bool gaps;      /* this round: one that was found was buried or not there */
   msg_oid *spent; /* whose rolled-back deliveries this round counts */
   size_t spent_n, spent_cap;
 };
@@ -95,7 +99,7 @@ static int find(msg_local_session *s, struct claiming *c, msg_err *err) {
   int rc = MSG_OK;
   c->found.n = 0;
   c->found.wide = false;
-  c->narrow = !wide;
+  c->found.unchecked = c->narrow = !wide;
   if (!wide) {
     rc = find_narrow(s, c, err);
     if (rc == MSG_OK && c->found.n == 0)
@@ -103,8 +107,23 @@ static int find(msg_local_session *s, struct claiming *c, msg_err *err) {
   }
   if (rc != MSG_OK || !wide)
     return rc;
-  c->narrow = false;
+  c->found.unchecked = c->narrow = false;
   return find_wide(s, c, err);
+}
+
+/* Places, among the first that were found, whose message was deleted or changed by hand. */
+static int drop_orphans(msg_local_session *s, struct claiming *c, msg_err *err) {
+  static const char sql[] =
+      "DELETE FROM @.msg_store_ready WHERE (queue, topic, priority, deliver_at, seq) IN"
+      " (SELECT queue, topic, priority, deliver_at, seq FROM"
+      "  (SELECT * FROM @.msg_store_ready WHERE queue = ?1 AND topic = ?2"
+      "  ORDER BY priority, deliver_at, seq LIMIT ?3) AS o"
+      "  WHERE " MSG_LOCAL_MESSAGE("state", "o.seq") " IS NOT 1)";
+  int64_t dropped = 0;
+  int rc = msg_local_exec(s, sql, &dropped, err, "tti", s->queue, exact_topic(c->claim),
+                          (int64_t)c->found.n);
+  c->gaps = c->gaps || dropped > 0;
+  return rc;
 }
 
 /* ---- attempts ---- */
@@ -152,7 +171,7 @@ static int bury(msg_local_session *s, struct claiming *c, size_t i, msg_err *err
   if (rc == MSG_OK)
     rc = msg_local_item_bury(s, &item, "max_attempts", c->now_ms, err);
   list_remove(c->out, i);
-  c->buried = true;
+  c->gaps = true;
   return rc;
 }
 
@@ -203,31 +222,49 @@ static int take_one(msg_local_session *s, const struct claiming *c, const msg_me
 }
 
 /* All that was found is leased? Burying may have made a follower ready in between, which was not
- * read. */
+ * read, and what is not there has no number to lease. */
 static bool is_range(const struct claiming *c) {
-  return c->narrow && !c->buried && c->found.n > 1 && c->out->n - c->before == c->found.n;
+  return c->narrow && !c->gaps && c->found.n > 1 && c->out->n - c->before == c->found.n;
 }
 
-/* By the last one. */
 static int take_range(msg_local_session *s, const struct claiming *c, msg_err *err) {
   const msg_message *last = &c->out->at[c->out->n - 1];
-  return msg_local_exec(s, SQL_TAKE_ALL, NULL, err, "ttiii", s->queue, exact_topic(c->claim),
+  return msg_local_exec(s, SQL_TAKE_RANGE, NULL, err, "ttiii", s->queue, exact_topic(c->claim),
                         (int64_t)last->priority, last->deliver_at_ms, last->seq);
 }
 
-static int claim_run(msg_local_session *s, const struct claiming *c, const msg_local_lease *l,
+static int lease_run(msg_local_session *s, const struct claiming *c, const msg_local_lease *l,
                      msg_err *err) {
   const msg_message *last = &c->out->at[c->out->n - 1];
-  return msg_local_exec(s, SQL_CLAIM_RUN, NULL, err, "ttiiiiiii", s->queue, exact_topic(c->claim),
-                        (int64_t)last->priority, last->deliver_at_ms, last->seq, l->first, c->lease,
-                        (int64_t)last->attempts, l->last);
+  const char *topic = exact_topic(c->claim);
+  int64_t priority = last->priority;
+  int rc =
+      msg_local_exec(s, SQL_CLAIM_RUN, NULL, err, "ttiiiiii", s->queue, topic, priority,
+                     last->deliver_at_ms, l->first, l->last, c->lease, (int64_t)last->attempts);
+  return rc == MSG_OK ? msg_local_exec(s, SQL_TAKE_RUN, NULL, err, "ttiiii", s->queue, topic,
+                                       priority, last->deliver_at_ms, l->first, l->last)
+                      : rc;
 }
 
-/* Is it a run of numbers, all delivered equally often? */
+static int lease_each(msg_local_session *s, const struct claiming *c, msg_err *err) {
+  bool range = is_range(c);
+  int rc = MSG_OK;
+  for (size_t i = c->before; rc == MSG_OK && i < c->out->n; i++)
+    rc = claim_one(s, c, &c->out->at[i], err);
+  if (rc == MSG_OK && range)
+    rc = take_range(s, c, err);
+  for (size_t i = c->before; rc == MSG_OK && !range && i < c->out->n; i++)
+    rc = take_one(s, c, &c->out->at[i], err);
+  return rc;
+}
+
+/* A run of numbers of one priority, all delivered equally often? */
 static bool is_run(const struct claiming *c, const msg_local_lease *l) {
-  bool even = l->last - l->first == l->messages - 1;
-  for (size_t i = c->before + 1; even && i < c->out->n; i++)
-    even = c->out->at[i].attempts == c->out->at[c->before].attempts;
+  const msg_message *m = &c->out->at[c->before];
+  size_t n = c->out->n - c->before;
+  bool even = l->last - l->first == l->messages - 1 && m->priority == m[n - 1].priority;
+  for (size_t i = 1; even && i < n; i++)
+    even = m[i].attempts == m->attempts;
   return even;
 }
 
@@ -253,28 +290,23 @@ static int lease(msg_local_session *s, struct claiming *c, msg_err *err) {
   c->lease = l.number;
   for (size_t i = c->before; rc == MSG_OK && i < c->out->n; i++)
     rc = show_lease(c, &c->out->at[i], err);
-  bool range = is_range(c), run = range && is_run(c, &l);
-  if (rc == MSG_OK && run)
-    rc = claim_run(s, c, &l, err);
-  for (size_t i = c->before; rc == MSG_OK && !run && i < c->out->n; i++)
-    rc = claim_one(s, c, &c->out->at[i], err);
-  if (rc == MSG_OK && range)
-    rc = take_range(s, c, err);
-  for (size_t i = c->before; rc == MSG_OK && !range && i < c->out->n; i++)
-    rc = take_one(s, c, &c->out->at[i], err);
-  return rc;
+  if (rc != MSG_OK)
+    return rc;
+  return is_range(c) && is_run(c, &l) ? lease_run(s, c, &l, err) : lease_each(s, c, err);
 }
 
 static int claim_work(msg_local_session *s, void *arg, msg_err *err) {
   struct claiming *c = arg;
   list_cut(c->out, c->before);
-  c->buried = false;
+  c->gaps = false;
   c->spent_n = 0;
   int rc = find(s, c, err);
   if (rc == MSG_OK)
     rc = msg_local_candidates_messages(s, &c->found,
                                        c->narrow && c->claim->brief ? exact_topic(c->claim) : NULL,
                                        c->now_ms, c->out, err);
+  if (rc == MSG_OK && c->narrow && c->out->n - c->before < c->found.n)
+    rc = drop_orphans(s, c, err);
   if (rc == MSG_OK)
     rc = bury_poison(s, c, err);
   return rc == MSG_OK ? lease(s, c, err) : rc;
@@ -346,9 +378,9 @@ static int take(msg_local_session *s, struct claiming *c, msg_err *err) {
 static int take_past_poison(msg_local_session *s, struct claiming *c, msg_err *err) {
   int rc;
   do {
-    c->buried = false;
+    c->gaps = false;
     rc = take(s, c, err);
-  } while (rc == MSG_OK && c->buried && missing(c) > 0);
+  } while (rc == MSG_OK && c->gaps && missing(c) > 0);
   return rc;
 }
 

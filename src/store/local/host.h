@@ -25,16 +25,10 @@ int msg_local_identify(msg_host *host, char *out, msg_err *err);
  * nothing. */
 int msg_local_open(msg_host *host, msg_store **out, msg_err *err);
 
-/* PRAGMAs of a host's schema that a connection which writes for it keeps to: how durable a commit
- * is, whether it may checkpoint, what stays in the file. Their values are integers. */
-enum { MSG_LOCAL_HABITS = 6 };
-extern const char *const msg_local_habits[MSG_LOCAL_HABITS];
-
-/** A session of its own acts for a host from now on: with its `habits` (MSG_LOCAL_NO_HABIT: not
- *  known, left as it is), and interrupted when the host is. */
-#define MSG_LOCAL_NO_HABIT INT64_MIN
-int msg_local_act_for(msg_session *own, const int64_t habits[MSG_LOCAL_HABITS],
-                      bool (*interrupted)(void *arg), void *arg, msg_err *err);
+/** A session of its own acts for a host from now on: it writes as durably as the host, checkpoints
+ *  where the host would, leaves in the file what the host leaves, and is interrupted when the host
+ *  is. `host` is borrowed until the session is closed. */
+void msg_local_act_for(msg_session *own, msg_host *host);
 
 /* What the host's authorizer says about our tables. */
 typedef struct msg_rights {

@@ -26,21 +26,9 @@ int64_t msg_local_lease_after(int64_t at_ms) {
   return at_ms < END_MAX_MS ? (at_ms + 1) << BITS : INT64_MAX;
 }
 
-/* No two leases have the same first message: mostly the first number is free. */
-static int number_for(msg_local_session *s, int64_t end_ms, int64_t first, int64_t *out,
-                      msg_err *err) {
-  static const char sql[] = "SELECT 1 FROM @.msg_store_lease WHERE number = ?1";
-  int64_t number = msg_local_lease_end_for(end_ms) << BITS | (first & MASK);
-  int rc;
-  do {
-    sqlite3_stmt *stmt = NULL;
-    rc = msg_local_bound(s, sql, &stmt, err, "i", number);
-    if (rc == MSG_OK)
-      rc = msg_local_row(s, stmt, err);
-    msg_local_done(s, stmt);
-    *out = number++;
-  } while (rc == MSG_OK);
-  return rc == MSG_NOTFOUND ? MSG_OK : rc;
+/* No two leases have the same first message: mostly it is free. */
+static int64_t first_number(int64_t end_ms, int64_t first) {
+  return msg_local_lease_end_for(end_ms) << BITS | (first & MASK);
 }
 
 /* ---- making ---- */
@@ -63,25 +51,42 @@ static int put_holder(msg_local_session *s, const char *process, msg_err *err) {
 #define INTO                                                                                       \
   "INSERT INTO @.msg_store_lease(number, owner, token, holder, since, messages, first, last) "
 
+/* Another lease may have the number. */
+#define IF_FREE " ON CONFLICT(number) DO NOTHING"
+
+/* The number that was made, behind the last that was tried. */
+static int made(int rc, int64_t count, int64_t *number, msg_err *err) {
+  if (rc == MSG_OK && count == 0)
+    return msg_err_set(err, MSG_CORRUPT,
+                       "no number for a lease: see what msg_store_lease holds, and whether its "
+                       "rows are claimed in msg_store_claim");
+  --*number;
+  return rc;
+}
+
 int msg_local_lease_new(msg_local_session *s, const msg_actor *actor, const char *token,
                         int64_t end_ms, msg_local_lease *lease, msg_err *err) {
-  static const char sql[] = INTO "VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
+  static const char sql[] = INTO "VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)" IF_FREE;
+  int64_t *number = &lease->number, count = 0;
   int rc = put_holder(s, actor->process, err);
-  if (rc == MSG_OK)
-    rc = number_for(s, end_ms, lease->first, &lease->number, err);
-  if (rc != MSG_OK)
-    return rc;
-  return msg_local_exec(s, sql, NULL, err, "itttiiii", lease->number, actor->node, token,
-                        actor->process, lease->since_ms, lease->messages, lease->first,
-                        lease->last);
+  *number = first_number(end_ms, lease->first);
+  for (int64_t end = *number + MASK; rc == MSG_OK && count == 0 && *number < end; ++*number)
+    rc =
+        msg_local_exec(s, sql, &count, err, "itttiiii", *number, actor->node, token, actor->process,
+                       lease->since_ms, lease->messages, lease->first, lease->last);
+  return made(rc, count, number, err);
 }
 
 int msg_local_lease_copy(msg_local_session *s, int64_t from, int64_t end_ms, int64_t seq,
                          int64_t *number, msg_err *err) {
   static const char sql[] = INTO "SELECT ?2, owner, token, holder, since, 1, ?3, ?3"
-                                 " FROM @.msg_store_lease WHERE number = ?1";
-  int rc = number_for(s, end_ms, seq, number, err);
-  return rc == MSG_OK ? msg_local_exec(s, sql, NULL, err, "iii", from, *number, seq) : rc;
+                                 " FROM @.msg_store_lease WHERE number = ?1" IF_FREE;
+  int64_t count = 0;
+  int rc = MSG_OK;
+  *number = first_number(end_ms, seq);
+  for (int64_t end = *number + MASK; rc == MSG_OK && count == 0 && *number < end; ++*number)
+    rc = msg_local_exec(s, sql, &count, err, "iii", from, *number, seq);
+  return made(rc, count, number, err);
 }
 
 int msg_local_lease_joined(msg_local_session *s, int64_t number, int64_t seq, msg_err *err) {

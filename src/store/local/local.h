@@ -20,6 +20,8 @@ struct msg_local_store {
   msg_local_undone *undone;
 };
 
+/* ---- connect.c ---- */
+
 /** A connection of our own on the store's file, through the host's VFS: NOMUTEX, busy timeout 0.
  * `writable` false: read only. */
 int msg_local_connect(msg_local_store *store, bool writable, sqlite3 **out, msg_err *err);

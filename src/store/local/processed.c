@@ -1,6 +1,6 @@
 /* processed.c - who has taken a message: computed when it is looked at, never stored.
  *
- * Broadcast: nodes with a mark above the floor, or with a pattern whose floor passed it. Direct:
+ * Broadcast: nodes with a mark, or with a pattern whose floor passed it. Direct:
  * recipients without a lane row. Claims have an owner instead. */
 #include <string.h>
 
@@ -57,6 +57,8 @@ static int floor_of(msg_local_session *s, const msg_local_listener *l, const msg
 static int load(msg_local_session *s, msg_local_takers *t, msg_err *err) {
   msg_local_audience_clear(&t->listeners);
   int rc = msg_local_audience_load(s, NULL, &t->listeners, err);
+  if (rc == MSG_OK)
+    rc = msg_local_audience_add_strangers(s, &t->listeners, err);
   if (rc == MSG_OK && !t->floors && !(t->floors = msg_zalloc(FLOORS_KEPT * sizeof *t->floors)))
     rc = msg_err_nomem(err);
   t->loaded = rc == MSG_OK;

@@ -146,6 +146,10 @@ static const char sql_listeners[] =
     "SELECT node, json_quote(node), pattern, start FROM @.msg_store_listener"
     " WHERE queue = ?1 ORDER BY node, pattern";
 
+static const char sql_next_marked[] =
+    "SELECT node, json_quote(node), '', 0 FROM @.msg_store_seen WHERE queue = ?1 AND node > ?2"
+    " ORDER BY node LIMIT 1";
+
 static int listener_read(sqlite3_stmt *stmt, msg_local_listener *l, msg_err *err) {
   bool nomem = false;
   memset(l, 0, sizeof *l);
@@ -160,28 +164,73 @@ static int listener_read(sqlite3_stmt *stmt, msg_local_listener *l, msg_err *err
   return MSG_OK;
 }
 
-int msg_local_audience_load(msg_local_session *s, const char *node, msg_local_audience *out,
-                            msg_err *err) {
-  sqlite3_stmt *stmt = NULL;
-  int rc = node ? msg_local_bound(s, sql_listeners_of, &stmt, err, "tt", s->queue, node)
-                : msg_local_bound(s, sql_listeners, &stmt, err, "t", s->queue);
+static void listener_clear(msg_local_listener *l) {
+  msg_free(l->node);
+  msg_free(l->quoted);
+  msg_free(l->pattern);
+  msg_pattern_free(l->compiled);
+}
+
+static int listeners_read(msg_local_session *s, sqlite3_stmt *stmt, msg_local_audience *out,
+                          msg_err *err) {
+  int rc = MSG_OK;
   while (rc == MSG_OK && (rc = msg_local_row(s, stmt, err)) == MSG_OK) {
     if (msg_grow(&out->at, &out->cap, out->n + 1, sizeof *out->at) != MSG_OK)
       rc = msg_err_nomem(err);
     else
       rc = listener_read(stmt, &out->at[out->n++], err);
   }
-  msg_local_done(s, stmt);
   return rc == MSG_NOTFOUND ? MSG_OK : rc;
 }
 
-void msg_local_audience_clear(msg_local_audience *l) {
-  for (size_t i = 0; i < l->n; i++) {
-    msg_free(l->at[i].node);
-    msg_free(l->at[i].quoted);
-    msg_free(l->at[i].pattern);
-    msg_pattern_free(l->at[i].compiled);
+int msg_local_audience_load(msg_local_session *s, const char *node, msg_local_audience *out,
+                            msg_err *err) {
+  sqlite3_stmt *stmt = NULL;
+  int rc = node ? msg_local_bound(s, sql_listeners_of, &stmt, err, "tt", s->queue, node)
+                : msg_local_bound(s, sql_listeners, &stmt, err, "t", s->queue);
+  if (rc == MSG_OK)
+    rc = listeners_read(s, stmt, out, err);
+  msg_local_done(s, stmt);
+  return rc;
+}
+
+static bool listens(const msg_local_audience *l, size_t n, const char *node) {
+  for (size_t i = 0; i < n; i++)
+    if (strcmp(l->at[i].node, node) == 0)
+      return true;
+  return false;
+}
+
+/* Of the table's key only the first row of each node is looked at. */
+int msg_local_audience_add_strangers(msg_local_session *s, msg_local_audience *out, msg_err *err) {
+  const size_t listeners = out->n;
+  size_t before;
+  int rc = MSG_OK;
+  do {
+    sqlite3_stmt *stmt = NULL;
+    const char *last = out->n > listeners ? out->at[out->n - 1].node : "";
+    before = out->n;
+    rc = msg_local_bound(s, sql_next_marked, &stmt, err, "tt", s->queue, last);
+    if (rc == MSG_OK)
+      rc = listeners_read(s, stmt, out, err);
+    msg_local_done(s, stmt);
+  } while (rc == MSG_OK && out->n > before);
+  if (rc != MSG_OK)
+    return rc;
+  size_t kept = listeners;
+  for (size_t i = listeners; i < out->n; i++) {
+    if (listens(out, listeners, out->at[i].node))
+      listener_clear(&out->at[i]);
+    else
+      out->at[kept++] = out->at[i];
   }
+  out->n = kept;
+  return MSG_OK;
+}
+
+void msg_local_audience_clear(msg_local_audience *l) {
+  for (size_t i = 0; i < l->n; i++)
+    listener_clear(&l->at[i]);
   msg_free(l->at);
   memset(l, 0, sizeof *l);
 }

@@ -37,7 +37,7 @@ typedef struct msg_local_listener {
   int64_t start;         /* hears what has a higher number; negative: catches up */
 } msg_local_listener;
 
-/* Ordered by node. */
+/* Ordered by node; strangers come last. */
 typedef struct msg_local_audience {
   msg_local_listener *at;
   size_t n, cap;
@@ -49,6 +49,9 @@ typedef struct msg_local_audience {
  *  failure. */
 int msg_local_audience_load(msg_local_session *s, const char *node, msg_local_audience *out,
                             msg_err *err);
+/** Append the nodes of the queue that have marks and listen to nothing: said to have seen something
+ *  elsewhere, or listeners once. Their pattern matches no topic. */
+int msg_local_audience_add_strangers(msg_local_session *s, msg_local_audience *out, msg_err *err);
 void msg_local_audience_clear(msg_local_audience *l);
 bool msg_local_listener_match(const msg_local_listener *l, const char *topic);
 

@@ -204,15 +204,6 @@ int msg_local_schema_state(msg_local_session *s, enum msg_schema_state *out, msg
 
 /* ---- life ---- */
 
-/* It does not checkpoint before it is told for whom it acts. */
-static int connect_own(msg_local_session *s, msg_err *err) {
-  int rc = msg_local_connect(s->store, true, &s->db, err);
-  if (rc != MSG_OK)
-    return rc;
-  int set = sqlite3_exec(s->db, "PRAGMA wal_autocheckpoint = 0", NULL, NULL, NULL);
-  return set == SQLITE_OK ? MSG_OK : msg_local_fail(s, set, "open", err);
-}
-
 int msg_local_session_open(msg_store *store, msg_host *host, const char *queue,
                            const msg_settings *settings, msg_session **out, msg_err *err) {
   msg_local_session *s = msg_zalloc(sizeof *s);
@@ -222,9 +213,6 @@ int msg_local_session_open(msg_store *store, msg_host *host, const char *queue,
   s->store = (msg_local_store *)store;
   s->host = host;
   s->own = host == NULL;
-  for (size_t i = 0; i < MSG_LOCAL_HABITS; i++)
-    s->habits[i] = MSG_LOCAL_NO_HABIT;
-  s->synchronous = MSG_LOCAL_NO_HABIT;
   s->what = "open";
   s->busy_timeout_ms = settings->busy_timeout_ms;
   s->participant_timeout_ms = settings->participant_timeout_ms;
@@ -237,7 +225,9 @@ int msg_local_session_open(msg_store *store, msg_host *host, const char *queue,
   else if (host)
     s->db = host->db;
   else
-    rc = connect_own(s, err);
+    rc = msg_local_connect(s->store, true, &s->db, err);
+  if (rc == MSG_OK && s->own)
+    msg_local_habits_init(s);
   if (rc != MSG_OK) {
     msg_local_session_close(&s->base);
     return rc;
@@ -273,68 +263,5 @@ void msg_local_session_close(msg_session *session) {
 }
 
 bool msg_local_interrupted(const msg_local_session *s) {
-  if (s->host)
-    return s->host->interrupted && s->host->interrupted(s->host->arg);
-  return s->interrupted && s->interrupted(s->arg);
-}
-
-/* ---- for a host ---- */
-
-enum { SYNCHRONOUS, NORMAL = 1 };
-const char *const msg_local_habits[MSG_LOCAL_HABITS] = {
-    "synchronous",   "wal_autocheckpoint", "journal_size_limit",
-    "secure_delete", "fullfsync",          "checkpoint_fullfsync",
-};
-
-static int set_habit(msg_local_session *s, size_t i, int64_t value, msg_err *err) {
-  char sql[64];
-  bool fast = strcmp(msg_local_habits[i], "secure_delete") == 0 && value == 2; /* read as 2 */
-  if (fast)
-    sqlite3_snprintf((int)sizeof sql, sql, "PRAGMA main.secure_delete = fast");
-  else
-    sqlite3_snprintf((int)sizeof sql, sql, "PRAGMA main.%s = %lld", msg_local_habits[i],
-                     (long long)value);
-  int rc = sqlite3_exec(s->db, sql, NULL, NULL, NULL);
-  if (rc != SQLITE_OK)
-    return msg_local_fail(s, rc, "open", err);
-  s->habits[i] = value;
-  return MSG_OK;
-}
-
-int msg_local_act_for(msg_session *own, const int64_t habits[MSG_LOCAL_HABITS],
-                      bool (*interrupted)(void *arg), void *arg, msg_err *err) {
-  msg_local_session *s = (msg_local_session *)own;
-  int rc = MSG_OK;
-  s->interrupted = interrupted;
-  s->arg = arg;
-  for (size_t i = 0; rc == MSG_OK && i < MSG_LOCAL_HABITS; i++)
-    if (i == SYNCHRONOUS)
-      s->synchronous = habits[i]; /* see msg_local_tune */
-    else if (habits[i] != MSG_LOCAL_NO_HABIT && habits[i] != s->habits[i])
-      rc = set_habit(s, i, habits[i], err);
-  return rc;
-}
-
-/* As far as this connection knows, and while it knows no other can change it. */
-static int is_wal(msg_local_session *s, bool *out, msg_err *err) {
-  sqlite3_stmt *stmt = NULL;
-  bool row = false;
-  int rc = msg_local_stmt(s, "PRAGMA main.journal_mode", &stmt, err);
-  if (rc == MSG_OK)
-    rc = msg_local_step(s, stmt, &row, err);
-  const char *mode = row ? (const char *)sqlite3_column_text(stmt, 0) : NULL;
-  *out = mode && strcmp(mode, "wal") == 0;
-  msg_local_done(s, stmt);
-  return rc;
-}
-
-int msg_local_tune(msg_local_session *s, msg_err *err) {
-  int64_t level = s->synchronous;
-  bool wal = false;
-  int rc = MSG_OK;
-  if (s->claiming && level > NORMAL && (rc = is_wal(s, &wal, err)) == MSG_OK && wal)
-    level = NORMAL;
-  if (rc != MSG_OK || level == MSG_LOCAL_NO_HABIT || level == s->habits[SYNCHRONOUS])
-    return rc;
-  return set_habit(s, SYNCHRONOUS, level, err);
+  return s->host && s->host->interrupted && s->host->interrupted(s->host->arg);
 }

@@ -4,6 +4,7 @@
 #define MSG_LOCAL_SESSION_H
 
 #include "base/thread.h"
+#include "store/local/habits.h"
 #include "store/local/host.h"
 #include "store/local/schema.h"
 
@@ -21,15 +22,12 @@ typedef struct msg_local_session {
   char *schema;     /* schema name as SQL identifier, quoted: "main" */
   char *schema_raw; /* unquoted, for sqlite3_txn_state */
   char *queue;
-  msg_host *host; /* NULL when own */
   int64_t busy_timeout_ms;
   int64_t participant_timeout_ms; /* from the settings of session_open */
   /* owner thread only */
-  bool (*interrupted)(void *arg); /* own: of the host it acts for; NULL: never */
-  void *arg;
-  int64_t habits[MSG_LOCAL_HABITS]; /* own: as set on db; MSG_LOCAL_NO_HABIT: SQLite's default */
-  int64_t synchronous;              /* own: of the host it acts for */
-  bool claiming;                    /* what is written is a claim */
+  msg_host *host; /* whose connection is lent, or for whom the own one acts; NULL: nobody */
+  msg_local_habits habits; /* own */
+  bool claiming;           /* what is written is a claim */
   sqlite3_stmt *slot[MSG_LOCAL_SLOTS];
   bool slot_busy[MSG_LOCAL_SLOTS];
   const char *slot_sql[MSG_LOCAL_SLOTS];
@@ -114,12 +112,6 @@ int msg_local_lock(msg_local_session *s, const char *what, msg_err *err);
 /** The same without waiting for a lock. */
 int msg_local_try_write(msg_local_session *s, const char *what, bool many, msg_local_work work,
                         void *arg, msg_err *err);
-
-/** Before each write of an own connection: as durable as the host's own commits. A claim need not
- * reach the disk: in a power cut its owner is gone as well, and the message is ready again, as if
- * nobody had claimed it. In WAL mode it is not waited for (synchronous = NORMAL: the file stays
- * whole, and the next commit that is waited for takes the claim along). */
-int msg_local_tune(msg_local_session *s, msg_err *err);
 
 /* ---- sweep.c ---- */
 /** Promote, return, bury or remove at most 256 rows that are due at `now` (all queues): delays

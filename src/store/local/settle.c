@@ -238,28 +238,43 @@ static void take_row(struct batch *b, const struct held *h, int64_t seq, const m
   }
 }
 
+/* Those of a run of a lease's messages that are wanted. */
+static int take_run(msg_local_session *s, struct batch *b, const struct held *h, int64_t first,
+                    int64_t last, size_t *next, msg_err *err) {
+  static const char sql[] = "SELECT m.seq, m.id FROM @.msg_store_message AS m NOT INDEXED"
+                            " WHERE m.seq BETWEEN ?1 AND ?2 AND m.queue = ?3 AND m.grp IS NULL";
+  sqlite3_stmt *stmt = NULL;
+  int rc = msg_local_bound(s, sql, &stmt, err, "iit", first, last, s->queue);
+  while (rc == MSG_OK && (rc = msg_local_row(s, stmt, err)) == MSG_OK) {
+    msg_oid id;
+    if (msg_oid_parse((const char *)sqlite3_column_text(stmt, 1), &id))
+      take_row(b, h, sqlite3_column_int64(stmt, 0), &id, next);
+  }
+  msg_local_done(s, stmt);
+  return rc == MSG_NOTFOUND ? MSG_OK : rc;
+}
+
 /* What else is wanted of the lease of the last one found, of what follows in it. */
 static int find_rest(msg_local_session *s, const struct settling *w, struct batch *b,
                      msg_err *err) {
-  static const char sql[] =
-      "SELECT c.seq, (SELECT m.id FROM @.msg_store_message AS m WHERE m.seq = c.seq"
-      "  AND m.queue = ?4 AND m.grp IS NULL) FROM @.msg_store_claim AS c"
-      " WHERE c.lease = ?1 AND c.seq BETWEEN ?2 AND ?3 ORDER BY c.seq LIMIT ?5";
+  static const char sql[] = "SELECT seq FROM @.msg_store_claim WHERE lease = ?1"
+                            " AND seq BETWEEN ?2 AND ?3 ORDER BY seq LIMIT ?4";
   const struct found *last = &b->at[b->n - 1];
   sqlite3_stmt *stmt = NULL;
+  msg_local_seqs of_lease = {0};
   size_t before = b->n, next = 0;
   struct held held;
   int rc = look_at_lease(s, w, last->lease, &held, err);
   if (rc == MSG_OK)
-    rc = msg_local_bound(s, sql, &stmt, err, "iiiti", held.lease, last->seq + 1, held.last,
-                         s->queue, (int64_t)(2 * b->wanted_n));
-  while (rc == MSG_OK && (rc = msg_local_row(s, stmt, err)) == MSG_OK) {
-    const char *hex = (const char *)sqlite3_column_text(stmt, 1);
-    msg_oid id;
-    if (hex && msg_oid_parse(hex, &id))
-      take_row(b, &held, sqlite3_column_int64(stmt, 0), &id, &next);
+    rc = msg_local_bound(s, sql, &stmt, err, "iiii", held.lease, last->seq + 1, held.last,
+                         (int64_t)(2 * b->wanted_n));
+  if (rc == MSG_OK)
+    rc = msg_local_seqs_read(s, stmt, &of_lease, err);
+  for (size_t i = 0, n; rc == MSG_OK && i < of_lease.n; i += n) {
+    n = msg_local_seqs_run(&of_lease.at[i], of_lease.n - i);
+    rc = take_run(s, b, &held, of_lease.at[i], of_lease.at[i + n - 1], &next, err);
   }
-  msg_local_done(s, stmt);
+  msg_free(of_lease.at);
   b->alone = b->n == before;
   return rc == MSG_NOTFOUND ? MSG_OK : rc;
 }

@@ -1,11 +1,10 @@
 /* unseen.c - what a node may be handed now: broadcasts above its floors, directs in its lane.
  *
  * First only keys are gathered (bounded), then the rows of the first max of them are read. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/mem.h"
+#include "store/local/firsts.h"
 #include "store/local/horizon.h"
 #include "store/local/lane.h"
 #include "store/local/reading.h"
@@ -73,11 +72,6 @@ static const char sql_answers[] =
 static const char sql_row[] =
     "SELECT " MSG_LOCAL_COLUMNS " FROM @.msg_store_message AS m WHERE m.seq = ?1";
 
-struct candidate {
-  int64_t deliver_at, seq;
-  int32_t priority;
-};
-
 /* How often one call sweeps for more (256 rows each). */
 #define ROUNDS_MAX 16
 
@@ -89,50 +83,14 @@ struct look {
   size_t before;  /* out->n before the call */
   bool committed; /* the snapshot holds nothing that may be rolled back */
   bool all_heard; /* no topic was skipped, and there was nothing new in any */
-  struct candidate *at;
-  size_t n, cap;
-  bool full; /* at[0..max) are sorted: what comes after the last of them is not wanted */
+  msg_local_firsts first;
 };
 
-static int by_delivery(const void *a, const void *b) {
-  const struct candidate *x = a, *y = b;
-  if (x->priority != y->priority)
-    return x->priority < y->priority ? -1 : 1;
-  if (x->deliver_at != y->deliver_at)
-    return x->deliver_at < y->deliver_at ? -1 : 1;
-  return (x->seq > y->seq) - (x->seq < y->seq);
-}
-
-/* Sort, drop doubles (two patterns that match one topic) and everything past max. */
-static void trim(struct look *k) {
-  size_t n = 0;
-  if (k->n > 1)
-    qsort(k->at, k->n, sizeof *k->at, by_delivery);
-  for (size_t i = 0; i < k->n && n < k->u->max; i++)
-    if (n == 0 || k->at[n - 1].seq != k->at[i].seq)
-      k->at[n++] = k->at[i];
-  k->n = n;
-  k->full = n == k->u->max;
-}
-
-/* *wanted false: there is enough that comes before it. */
-static int push(struct look *k, struct candidate c, bool *wanted, msg_err *err) {
-  *wanted = !k->full || by_delivery(&c, &k->at[k->u->max - 1]) < 0;
-  if (!*wanted)
-    return MSG_OK;
-  if (msg_grow(&k->at, &k->cap, k->n + 1, sizeof *k->at) != MSG_OK)
-    return msg_err_nomem(err);
-  k->at[k->n++] = c;
-  if (k->full ? k->n / 2 > k->u->max + 32 : k->n >= k->u->max)
-    trim(k);
-  return MSG_OK;
-}
-
 static int push_row(struct look *k, sqlite3_stmt *stmt, bool *wanted, msg_err *err) {
-  struct candidate c = {.priority = sqlite3_column_int(stmt, 0),
-                        .deliver_at = sqlite3_column_int64(stmt, 1),
-                        .seq = sqlite3_column_int64(stmt, 2)};
-  return push(k, c, wanted, err);
+  msg_local_first c = {.priority = sqlite3_column_int(stmt, 0),
+                       .deliver_at = sqlite3_column_int64(stmt, 1),
+                       .seq = sqlite3_column_int64(stmt, 2)};
+  return msg_local_firsts_add(&k->first, &c, wanted, err);
 }
 
 static bool paused(const msg_unseen *u, const char *topic) {
@@ -354,9 +312,9 @@ static int push_waiting(void *arg, const msg_local_waiting *row, bool *more, msg
   struct look *k = arg;
   if (reserved(k->u, row->in_answer_to))
     return MSG_OK;
-  struct candidate c = {
+  msg_local_first c = {
       .priority = row->priority, .deliver_at = row->deliver_at_ms, .seq = row->seq};
-  return push(k, c, more, err);
+  return msg_local_firsts_add(&k->first, &c, more, err);
 }
 
 static int look_directs(msg_local_session *s, struct look *k, msg_err *err) {
@@ -373,9 +331,9 @@ static int look_directs(msg_local_session *s, struct look *k, msg_err *err) {
 
 static int read_rows(msg_local_session *s, struct look *k, msg_err *err) {
   sqlite3_stmt *stmt = NULL;
-  int rc = k->n ? msg_local_stmt(s, sql_row, &stmt, err) : MSG_OK;
-  for (size_t i = 0; rc == MSG_OK && i < k->n; i++) {
-    sqlite3_bind_int64(stmt, 1, k->at[i].seq);
+  int rc = k->first.n ? msg_local_stmt(s, sql_row, &stmt, err) : MSG_OK;
+  for (size_t i = 0; rc == MSG_OK && i < k->first.n; i++) {
+    sqlite3_bind_int64(stmt, 1, k->first.at[i].seq);
     if ((rc = msg_local_row(s, stmt, err)) == MSG_OK) {
       msg_message *m = msg_list_add(k->out);
       rc = m ? msg_local_read_row(stmt, k->now_ms, m, err) : msg_err_nomem(err);
@@ -396,14 +354,13 @@ static void forget(struct look *k) {
 static int unseen_work(msg_local_session *s, void *arg, msg_err *err) {
   struct look *k = arg;
   forget(k);
-  k->n = 0;
-  k->full = false;
+  msg_local_firsts_clear(&k->first);
   int rc = k->u->answers_to ? MSG_OK : look_broadcasts(s, k, err);
   if (rc == MSG_OK)
     rc = look_directs(s, k, err);
   if (rc != MSG_OK)
     return rc;
-  trim(k);
+  msg_local_firsts_trim(&k->first);
   return read_rows(s, k, err);
 }
 
@@ -429,6 +386,7 @@ int msg_local_unseen(msg_session *base, const msg_actor *actor, const msg_unseen
   msg_local_session *s = (msg_local_session *)base;
   struct look k = {
       .actor = actor, .u = u, .now_ms = msg_clock_now_ms(), .out = out, .before = out->n};
+  k.first.max = u->max;
   bool backlog;
   int rc = msg_local_sweep(s, actor, k.now_ms, false, &backlog, err);
   k.committed = sqlite3_txn_state(s->db, s->schema_raw) == SQLITE_TXN_NONE;
@@ -438,6 +396,6 @@ int msg_local_unseen(msg_session *base, const msg_actor *actor, const msg_unseen
     rc = read_on(s, actor, &k, backlog, err);
   if (rc != MSG_OK)
     forget(&k);
-  msg_free(k.at);
+  msg_local_firsts_clear(&k.first);
   return rc;
 }

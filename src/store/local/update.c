@@ -19,7 +19,8 @@ struct live {
 };
 
 /* `l[0..n)` are the patterns of one node. Marks the new number for it where it waits no more for
- * the old one: it has seen it, a floor of any pattern has passed it, or it never listened to it. */
+ * the old one: it has seen it, be it elsewhere, a floor of any pattern has passed it, or it never
+ * listened to it. */
 static int carry_node(msg_local_session *s, const msg_local_listener *l, size_t n,
                       const struct live *m, msg_err *err) {
   static const char sql[] =
@@ -34,15 +35,15 @@ static int carry_node(msg_local_session *s, const msg_local_listener *l, size_t 
     listens = true;
     heard = heard || l[i].start < m->seq;
   }
-  if (!listens)
-    return MSG_OK;
   return msg_local_exec(s, sql, NULL, err, "ttiii", s->queue, l->node, m->new_seq, m->seq,
-                        (int64_t)heard);
+                        (int64_t)(heard || !listens));
 }
 
 static int carry_marks(msg_local_session *s, const struct live *m, msg_err *err) {
   msg_local_audience all = MSG_LOCAL_AUDIENCE_INIT;
   int rc = msg_local_audience_load(s, NULL, &all, err);
+  if (rc == MSG_OK)
+    rc = msg_local_audience_add_strangers(s, &all, err);
   for (size_t i = 0, n; rc == MSG_OK && i < all.n; i += n) {
     for (n = 1; i + n < all.n && strcmp(all.at[i].node, all.at[i + n].node) == 0;)
       n++;

@@ -195,7 +195,7 @@ static int attempt_many(msg_local_session *s, msg_local_work work, void *arg, ms
 
 static int attempt(msg_local_session *s, bool many, msg_local_work work, void *arg, msg_patience *p,
                    msg_err *err) {
-  int rc = s->own ? msg_local_tune(s, err) : MSG_OK;
+  int rc = s->own ? msg_local_habits_keep(s, err) : MSG_OK;
   if (rc == MSG_OK && (many || !s->schema_known))
     return attempt_many(s, work, arg, p, err);
   if (rc == MSG_OK)

@@ -1,4 +1,4 @@
-/* apply.c - what a transaction of the host did, as one MongoDB transaction. */
+/* apply.c - what a transaction of the host did, as one MongoDB transaction; how it is undone. */
 #include <string.h>
 
 #include "base/clock.h"
@@ -176,5 +176,12 @@ static int apply_now(msg_session *base, const msg_actor *actor, msg_unit *unit, 
 
 int msg_mongo_apply(msg_session *base, const msg_actor *actor, msg_unit *unit, msg_err *err) {
   return msg_mongo_job_run((msg_mongo_session *)base, actor, unit, apply_now, "commit",
+                           actor->settings->write_timeout_ms, err);
+}
+
+int msg_mongo_undo(msg_session *base, const msg_actor *actor, msg_unit *unit, msg_err *err) {
+  if (unit->reached)
+    return msg_mongo_undo_now(base, actor, unit, err);
+  return msg_mongo_job_run((msg_mongo_session *)base, actor, unit, msg_mongo_undo_now, "undo",
                            actor->settings->write_timeout_ms, err);
 }

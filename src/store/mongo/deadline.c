@@ -1,4 +1,4 @@
-/* deadline.c - when something happens next by itself: a delay ends, a lease, a life. */
+/* deadline.c - when something of a queue changes by itself next. */
 #include <string.h>
 
 #include "store/mongo/catalog.h"

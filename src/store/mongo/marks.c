@@ -2,7 +2,11 @@
 
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
+
+#define LINGER_MS  250  /* after the last that came: messages go first, */
+#define LINGERS_MS 2000 /* and after the first of them */
 
 /* ---- a node's, by their ids ---- */
 
@@ -73,6 +77,17 @@ static void drop_empty_locked(msg_mongo_place *p) {
 
 /* ---- for who hands out ---- */
 
+/* The marker sleeps until the first time it was told, and looks again. */
+static void linger_locked(msg_mongo_store *store) {
+  int64_t now_ms = msg_clock_mono_ms();
+  if (store->marks_first_ms == 0) {
+    store->marks_first_ms = now_ms;
+    msg_cond_broadcast(store->marks_changed);
+  }
+  int64_t last_ms = store->marks_first_ms + LINGERS_MS;
+  store->marks_due_ms = now_ms + LINGER_MS < last_ms ? now_ms + LINGER_MS : last_ms;
+}
+
 int msg_mongo_marks_take(msg_mongo_session *s, const char *node, const msg_list *list, bool *mine,
                          msg_err *err) {
   msg_mutex_lock(s->store->mtx);
@@ -101,7 +116,7 @@ void msg_mongo_marks_hand_out(msg_mongo_session *s, const char *node, const msg_
   }
   drop_empty_locked(s->place);
   if (any)
-    msg_mongo_marker_linger_locked(s->store);
+    linger_locked(s->store);
   msg_mutex_unlock(s->store->mtx);
 }
 
@@ -122,6 +137,19 @@ bool msg_mongo_marks_any_locked(const msg_mongo_session *s, uint64_t upto) {
         if (seer->at[i].state != MSG_MONGO_TAKEN && seer->at[i].number <= upto)
           return true;
   return false;
+}
+
+void msg_mongo_seen_flush(msg_mongo_session *s) {
+  int64_t deadline_ms = msg_clock_mono_ms() + s->write_timeout_ms;
+  msg_mutex_lock(s->store->mtx);
+  const uint64_t upto = s->store->marks_handed;
+  if (msg_mongo_marks_any_locked(s, upto)) { /* now */
+    s->store->marks_due_ms = 0;
+    msg_cond_broadcast(s->store->marks_changed);
+  }
+  while (msg_mongo_marks_any_locked(s, upto) && msg_clock_mono_ms() < deadline_ms)
+    msg_cond_wait_until(s->store->marks_changed, s->store->mtx, deadline_ms);
+  msg_mutex_unlock(s->store->mtx);
 }
 
 /* ---- for who writes ---- */

@@ -63,19 +63,7 @@ void msg_mongo_seers_free(msg_mongo_place *p);
 
 /* ---- marker.c ---- */
 
-/** See that it runs. Errors: no thread can be had. */
-int msg_mongo_marker_start(msg_mongo_store *store, msg_err *err);
-/** There is something to undo. False: no thread can be had. Holds: the store's mtx. */
-bool msg_mongo_marker_rouse_locked(msg_mongo_store *store);
-/** There is something to mark, by and by. Holds: the store's mtx. */
-void msg_mongo_marker_linger_locked(msg_mongo_store *store);
-/** Write what is left, at most for some seconds, and end the marker thread. Before the pools go. */
-void msg_mongo_marks_stop(msg_mongo_store *store);
-
-/* ---- seen.c ---- */
-
-/** Append each node to processed_by of its messages where it is not there yet: one call, and one
- *  more where some go after processing. Idempotent. */
-int msg_mongo_mark_seen(msg_mongo_use *u, const msg_mongo_seen_list *l, msg_err *err);
+/** What the store's thread does, until it is stopped: chores.h. */
+void msg_mongo_marker_run(void *store);
 
 #endif

@@ -63,6 +63,7 @@ typedef struct msg_mongo_store {
   char version[24];        /* of the server that answered first */
   int64_t clock_offset_ms; /* server minus this machine; 0 when they agree within the round trip */
   struct msg_mongo_tend *tend; /* tend.h: listeners, own nodes, deadlines; its own lock */
+  void (*chores)(void *store); /* what the marker does: chores.h */
   /* shared: atomic. A change stream tells what comes: looks give only what is durable, so that it
    * is known which of it the stream has still to tell */
   atomic_bool streams;
@@ -71,7 +72,7 @@ typedef struct msg_mongo_store {
   msg_mongo_queue *queues;
   struct msg_mongo_place *places; /* place.h */
   struct msg_mongo_met *met;      /* where.h; NULL none yet */
-  msg_thread *marker;             /* marker.c; NULL not started */
+  msg_thread *marker;             /* chores.h; NULL not started */
   msg_cond *marks_changed;
   uint64_t marks_handed;  /* how many were handed out */
   int64_t marks_due_ms;   /* monotonic: the marker waits until then; 0 for nothing */
@@ -193,13 +194,21 @@ int32_t msg_mongo_undone_take(msg_mongo_store *store, const msg_oid *id);
 
 extern const struct msg_store_ops msg_mongo_ops;
 
+/* ---- queue.c ---- */
+
 /** A queue (NULL: the default) in a layout, made at first use.
  *  Errors: MSG_INVALID as msg_mongo_names_of. */
 int msg_mongo_queue_of(msg_mongo_store *store, const char *name, const msg_mongo_layout *layout,
                        msg_mongo_queue **out, msg_err *err);
+/** Put a new session on a queue. Errors: as above; MSG_UNSUPPORTED the server is too old for the
+ *  layout. */
+int msg_mongo_session_set(msg_mongo_session *s, const char *queue, const msg_mongo_layout *layout,
+                          msg_err *err);
 /** *out: like `s`, but on another queue. To be used within the call, never closed. */
 int msg_mongo_session_on(const msg_mongo_session *s, const char *queue, msg_mongo_session *out,
                          msg_err *err);
+/** Free all of a store, whose threads are gone. */
+void msg_mongo_queues_free(msg_mongo_store *store);
 
 /* ---- indexes.c ---- */
 
@@ -231,7 +240,7 @@ int msg_mongo_sweep_apart(const msg_mongo_session *s, msg_mongo_use *u, msg_err 
  *  groups. *moved as above. */
 int msg_mongo_sweep_groups(msg_mongo_session *s, int *moved, msg_err *err);
 
-/* ---- marker.c ---- */
+/* ---- marks.c ---- */
 
 /** Wait until what was handed out is marked in this queue, at most for write_timeout_ms: for verbs
  *  that show who has seen what. */

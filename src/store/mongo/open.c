@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "store/mongo/closing.h"
+#include "store/mongo/marks.h"
 #include "store/mongo/mongo.h"
 #include "store/mongo/server.h"
 #include "store/mongo/tend.h"
@@ -199,6 +200,7 @@ static int build(msg_mongo_store *s, mongoc_uri_t *uri, msg_err *err) {
   s->db = msg_strdup(mongoc_uri_get_database(uri));
   s->mtx = msg_mutex_new();
   s->tend = msg_mongo_tend_new();
+  s->chores = msg_mongo_marker_run;
   if (!s->hosts || !s->db || !s->mtx || !s->tend)
     return msg_err_nomem(err);
   if (!set_defaults(uri))

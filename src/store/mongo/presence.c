@@ -11,7 +11,6 @@
 #include "store/mongo/interest.h"
 #include "store/mongo/lane.h"
 #include "store/mongo/people.h"
-#include "store/mongo/registry.h"
 #include "store/mongo/tend.h"
 
 /* Morphium removes the document of a node that was silent for three time-outs. */
@@ -163,6 +162,12 @@ static int put(msg_mongo_session *s, msg_mongo_use *u, const msg_participant *p,
   return rc;
 }
 
+/* From now on the store is to ask who else is there: registry.c. */
+static void begin_registry(msg_mongo_queue *queue) {
+  int64_t never = 0;
+  atomic_compare_exchange_strong(&queue->registry_due_ms, &never, msg_clock_mono_ms());
+}
+
 int msg_mongo_presence_put(msg_session *base, const msg_participant *p, msg_err *err) {
   msg_mongo_session *s = (msg_mongo_session *)base;
   msg_mongo_use u;
@@ -174,7 +179,7 @@ int msg_mongo_presence_put(msg_session *base, const msg_participant *p, msg_err 
   if (rc == MSG_OK && strcmp(p->process, msg_process_self()) == 0)
     rc = msg_mongo_own_put(s, p, err);
   if (rc == MSG_OK && s->registry)
-    msg_mongo_registry_begin(s->queue);
+    begin_registry(s->queue);
   if (rc == MSG_OK && !p->automatic)
     msg_mongo_interest_widen(s->store);
   return rc;

@@ -91,11 +91,6 @@ int msg_mongo_ask_listeners(msg_session *base, const msg_actor *actor, const msg
 
 /* --- by time ------------------------------------------------------------------------------- */
 
-void msg_mongo_registry_begin(msg_mongo_queue *queue) {
-  int64_t never = 0;
-  atomic_compare_exchange_strong(&queue->registry_due_ms, &never, msg_clock_mono_ms());
-}
-
 /* Not before anybody could answer, as Morphium's does, which so drops lanes of the living. Lanes of
  * multi are those of other queues, too, whose nodes are not known here. */
 static void sweep(msg_mongo_session *s) {

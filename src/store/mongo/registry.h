@@ -6,8 +6,6 @@
 
 #include "store/mongo/mongo.h"
 
-/** A node of this process has it enabled. Thread: any. */
-void msg_mongo_registry_begin(msg_mongo_queue *queue);
 /** For the cursor thread: what it is time for. Best effort; mostly no I/O. */
 void msg_mongo_registry_tend(msg_mongo_session *s);
 

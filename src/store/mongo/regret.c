@@ -7,9 +7,8 @@
 #include "base/mem.h"
 #include "store/mongo/catalog.h"
 #include "store/mongo/change.h"
+#include "store/mongo/chores.h"
 #include "store/mongo/group.h"
-#include "store/mongo/job.h"
-#include "store/mongo/marks.h"
 #include "store/mongo/place.h"
 #include "store/mongo/query.h"
 
@@ -225,7 +224,7 @@ static void keep(msg_mongo_session *s, msg_mongo_regret *r) {
     r->next = s->queue->regrets;
     s->queue->regrets = r;
   }
-  msg_mongo_marker_rouse_locked(s->store);
+  msg_mongo_chores_rouse_locked(s->store);
   msg_mutex_unlock(s->store->mtx);
   if (joined)
     regret_free(r);
@@ -393,7 +392,7 @@ int msg_mongo_regrets_recall(msg_mongo_session *s, const msg_unit *unit, msg_err
   return rc;
 }
 
-/* ---- the verb ---- */
+/* ---- what a unit did ---- */
 
 /* Behind a failed apply the server is likely to be away still: that is for the store's thread. */
 int msg_mongo_undo_now(msg_session *base, const msg_actor *actor, msg_unit *unit, msg_err *err) {
@@ -408,11 +407,4 @@ int msg_mongo_undo_now(msg_session *base, const msg_actor *actor, msg_unit *unit
   else
     regret_free(r);
   return rc;
-}
-
-int msg_mongo_undo(msg_session *base, const msg_actor *actor, msg_unit *unit, msg_err *err) {
-  if (unit->reached)
-    return msg_mongo_undo_now(base, actor, unit, err);
-  return msg_mongo_job_run((msg_mongo_session *)base, actor, unit, msg_mongo_undo_now, "undo",
-                           actor->settings->write_timeout_ms, err);
 }

@@ -1,119 +1,15 @@
-/* seen.c - what a node was handed: its name goes into processed_by, behind the hand-out, for nobody
- * shall wait for that write.
+/* seen.c - what a node is handed: its name goes into processed_by behind the hand-out, by the
+ * store's thread (marker.c), for nobody shall wait for that write.
  *
  * Threads of one process settle among themselves who has a message (marks.h). Processes that share
  * a sender id do not: both may hand a message out before the mark of either is there. */
 #include <string.h>
 
 #include "base/mem.h"
+#include "store/mongo/chores.h"
 #include "store/mongo/marks.h"
 #include "store/mongo/query.h"
 #include "store/mongo/where.h"
-
-/* ---- the mark ---- */
-
-/* processed_by, which may be null, missing or an array, and behind it who is new. */
-static void append_marked(bson_t *set, const msg_mongo_seen_by *by) {
-  bson_t *before = BCON_NEW("$cond", "[", "{", "$isArray", BCON_UTF8("$processed_by"), "}",
-                            BCON_UTF8("$processed_by"), "[", "]", "]");
-  bson_t both, array, new, names;
-  BSON_APPEND_DOCUMENT_BEGIN(set, "processed_by", &both);
-  BSON_APPEND_ARRAY_BEGIN(&both, "$concatArrays", &array);
-  BSON_APPEND_DOCUMENT(&array, "0", before);
-  BSON_APPEND_DOCUMENT_BEGIN(&array, "1", &new);
-  BSON_APPEND_ARRAY_BEGIN(&new, "$setDifference", &names);
-  msg_mongo_append_texts(&names, "0", "$literal", by->nodes.at, by->nodes.n, false);
-  BSON_APPEND_DOCUMENT(&names, "1", before);
-  bson_append_array_end(&new, &names);
-  bson_append_document_end(&array, &new);
-  bson_append_array_end(&both, &array);
-  bson_append_document_end(set, &both);
-  bson_destroy(before);
-}
-
-/* A copy in a lane goes with its owner's mark, another once nobody else is to have it. */
-static void append_deletion(bson_t *pipeline, bool in_lane) {
-  bson_t now;
-  msg_mongo_now_expr(&now, 0);
-  bson_t *over = in_lane ? BCON_NEW("$literal", BCON_BOOL(true))
-                         : BCON_NEW("$cond", "[", "{", "$isArray", BCON_UTF8("$recipients"), "}",
-                                    "{", "$setIsSubset", "[", BCON_UTF8("$recipients"),
-                                    BCON_UTF8("$processed_by"), "]", "}", BCON_BOOL(true), "]");
-  BCON_APPEND(pipeline, "1", "{", "$set", "{", "delete_at", "{", "$cond", "[", BCON_DOCUMENT(over),
-              "{", "$add", "[", BCON_DOCUMENT(&now), "{", "$ifNull", "[",
-              BCON_UTF8("$delete_after_processing_time"), BCON_INT32(0), "]", "}", "]", "}",
-              BCON_UTF8("$delete_at"), "]", "}", "}", "}");
-  bson_destroy(over);
-  bson_destroy(&now);
-}
-
-static bool add_part(mongoc_bulk_operation_t *bulk, const msg_mongo_seen_by *by, bool in_lane,
-                     bson_error_t *error) {
-  bson_t filter = BSON_INITIALIZER, set = BSON_INITIALIZER, names;
-  msg_mongo_append_ids(&filter, "_id", "$in", by->ids.at, by->ids.n);
-  BSON_APPEND_DOCUMENT_BEGIN(&filter, "processed_by", &names);
-  msg_mongo_append_texts(&names, "$not", "$all", by->nodes.at, by->nodes.n, false);
-  bson_append_document_end(&filter, &names);
-  append_marked(&set, by);
-  bson_t *change = BCON_NEW("0", "{", "$set", BCON_DOCUMENT(&set), "}");
-  if (by->deletes)
-    append_deletion(change, in_lane);
-  bool ok = mongoc_bulk_operation_update_many_with_opts(bulk, &filter, change, NULL, error);
-  bson_destroy(change);
-  bson_destroy(&set);
-  bson_destroy(&filter);
-  return ok;
-}
-
-static int write_all(msg_mongo_use *u, const msg_mongo_seen_list *l, msg_err *err) {
-  bson_error_t error = {0};
-  bson_t reply = BSON_INITIALIZER;
-  bson_t *opts = BCON_NEW("ordered", BCON_BOOL(false));
-  mongoc_collection_t *c = msg_mongo_collection(u, l->place->at.messages);
-  mongoc_bulk_operation_t *bulk = mongoc_collection_create_bulk_operation_with_opts(c, opts);
-  bool ok = true;
-  for (size_t i = 0; ok && i < l->n; i++)
-    ok = add_part(bulk, &l->at[i], l->place->kind == MSG_MONGO_LANES, &error);
-  if (ok) {
-    bson_destroy(&reply);
-    ok = mongoc_bulk_operation_execute(bulk, &reply, &error) != 0;
-  }
-  int rc = ok ? MSG_OK : msg_mongo_fail(u->store, "await", &error, &reply, err);
-  bson_destroy(&reply);
-  mongoc_bulk_operation_destroy(bulk);
-  mongoc_collection_destroy(c);
-  bson_destroy(opts);
-  return rc;
-}
-
-/* What fails here goes by its delete_at. */
-static void remove_done(msg_mongo_use *u, const msg_mongo_seen_list *l) {
-  bson_t filter = BSON_INITIALIZER, now;
-  msg_mongo_ids ids = {0};
-  for (size_t i = 0; i < l->n; i++)
-    for (size_t k = 0; l->at[i].deletes && k < l->at[i].ids.n; k++)
-      msg_mongo_ids_add(&ids, &l->at[i].ids.at[k]);
-  msg_mongo_now_expr(&now, 0);
-  msg_mongo_append_ids(&filter, "_id", "$in", ids.at, ids.n);
-  BSON_APPEND_BOOL(&filter, "delete_after_processing", true);
-  BCON_APPEND(&filter, "$expr", "{", "$and", "[", "{", "$gt", "[", BCON_UTF8("$delete_at"),
-              BCON_NULL, "]", "}", "{", "$lte", "[", BCON_UTF8("$delete_at"), BCON_DOCUMENT(&now),
-              "]", "}", "]", "}");
-  if (ids.n)
-    msg_mongo_delete(u, l->place->at.messages, "await", &filter, NULL, NULL);
-  msg_mongo_ids_clear(&ids);
-  bson_destroy(&now);
-  bson_destroy(&filter);
-}
-
-int msg_mongo_mark_seen(msg_mongo_use *u, const msg_mongo_seen_list *l, msg_err *err) {
-  int rc = write_all(u, l, err);
-  if (rc == MSG_OK)
-    remove_done(u, l);
-  return rc;
-}
-
-/* ---- the hand-out ---- */
 
 /* Those that have just come are there; alive they are by our clock. */
 static void judge_by_clock(const msg_mongo_session *s, const msg_list *list, const bool *mine,
@@ -195,7 +91,7 @@ static int handing_of(const msg_mongo_session *s, const msg_list *list, const ms
 
 /* All or none: what could not be judged may be another's. */
 static int hand_out(struct handing *h, size_t n, const char *node, bool soon, msg_err *err) {
-  int rc = n ? msg_mongo_marker_start(h->at.store, err) : MSG_OK;
+  int rc = n ? msg_mongo_chores_start(h->at.store, err) : MSG_OK;
   for (size_t i = 0; rc == MSG_OK && i < n; i++)
     rc = msg_mongo_marks_take(&h[i].at, node, &h[i].rows, h[i].mine, err);
   for (size_t i = 0; rc == MSG_OK && i < n; i++) {

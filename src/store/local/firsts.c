@@ -1,0 +1,43 @@
+#include "store/local/firsts.h"
+
+#include <stdlib.h>
+
+#include "base/mem.h"
+
+static int by_delivery(const void *a, const void *b) {
+  const msg_local_first *x = a, *y = b;
+  if (x->priority != y->priority)
+    return x->priority < y->priority ? -1 : 1;
+  if (x->deliver_at != y->deliver_at)
+    return x->deliver_at < y->deliver_at ? -1 : 1;
+  return (x->seq > y->seq) - (x->seq < y->seq);
+}
+
+void msg_local_firsts_trim(msg_local_firsts *f) {
+  size_t n = 0;
+  if (f->n > 1)
+    qsort(f->at, f->n, sizeof *f->at, by_delivery);
+  for (size_t i = 0; i < f->n && n < f->max; i++)
+    if (n == 0 || f->at[n - 1].seq != f->at[i].seq)
+      f->at[n++] = f->at[i];
+  f->n = n;
+  f->full = n == f->max;
+}
+
+int msg_local_firsts_add(msg_local_firsts *f, const msg_local_first *one, bool *wanted,
+                         msg_err *err) {
+  *wanted = !f->full || by_delivery(one, &f->at[f->max - 1]) < 0;
+  if (!*wanted)
+    return MSG_OK;
+  if (msg_grow(&f->at, &f->cap, f->n + 1, sizeof *f->at) != MSG_OK)
+    return msg_err_nomem(err);
+  f->at[f->n++] = *one;
+  if (f->full ? f->n / 2 > f->max + 32 : f->n >= f->max)
+    msg_local_firsts_trim(f);
+  return MSG_OK;
+}
+
+void msg_local_firsts_clear(msg_local_firsts *f) {
+  msg_free(f->at);
+  *f = (msg_local_firsts){.max = f->max};
+}

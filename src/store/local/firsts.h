@@ -1,0 +1,32 @@
+/* firsts.h - the first of many messages in delivery order, as they are met in any. Private to
+ * store/local. */
+#ifndef MSG_LOCAL_FIRSTS_H
+#define MSG_LOCAL_FIRSTS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+typedef struct msg_local_first {
+  int64_t deliver_at, seq;
+  int32_t priority;
+} msg_local_first;
+
+/* Zeroed at first, but for max. */
+typedef struct msg_local_firsts {
+  size_t max; /* so many are wanted */
+  msg_local_first *at;
+  size_t n, cap;
+  bool full; /* at[0..max) are sorted: what comes after the last of them is not wanted */
+} msg_local_firsts;
+
+/** *wanted false: there is enough that comes before it. Errors: MSG_NOMEM. */
+int msg_local_firsts_add(msg_local_firsts *f, const msg_local_first *one, bool *wanted,
+                         msg_err *err);
+/** Sort, drop doubles and everything past max. */
+void msg_local_firsts_trim(msg_local_firsts *f);
+/** Begin anew. */
+void msg_local_firsts_clear(msg_local_firsts *f);
+
+#endif
