@@ -7,10 +7,16 @@ import support
 SENDERS, HELD_MS, BOUND_MS = 12, 3000, 3000
 
 
-class Combining(OwnServer):
-    def commands(self, name):
+class Combine(OwnServer):
+    def setUp(self):
+        super().setUp()
+        self.senders = [self.db("sender-%d" % i) for i in range(SENDERS)]
+        for s in self.senders:
+            s.one("SELECT msg_send('warm', 'up')")
+
+    def inserts(self):
         status = self.admin.run("admin", {"serverStatus": 1})
-        return status["metrics"]["commands"][name]["total"]
+        return status["metrics"]["commands"]["insert"]["total"]
 
     def held(self, collection="msg"):
         """Inserts under way."""
@@ -20,17 +26,9 @@ class Combining(OwnServer):
     def hold(self, mode, ms):
         self.fail_point(mode, failCommands=["insert"], blockConnection=True, blockTimeMS=ms)
 
-
-class Combine(Combining):
-    def setUp(self):
-        super().setUp()
-        self.senders = [self.db("sender-%d" % i) for i in range(SENDERS)]
-        for s in self.senders:
-            s.one("SELECT msg_send('warm', 'up')")
-
     def test_what_comes_meanwhile_goes_with_the_next(self):
         self.hold({"times": 1}, HELD_MS)
-        before = self.commands("insert")
+        before = self.inserts()
         threads = [threading.Thread(target=s.send, args=("news", "x")) for s in self.senders]
         threads[0].start()
         until(lambda: self.held() == 1)
@@ -38,7 +36,7 @@ class Combine(Combining):
             t.start()
         for t in threads:
             t.join()
-        self.assertEqual(self.commands("insert") - before, 2)
+        self.assertEqual(self.inserts() - before, 2)
         self.assertEqual(len(self.find({"topic": "news"})), SENDERS)
 
     def test_so_many_that_two_batches_are_under_way(self):
@@ -65,49 +63,22 @@ class Combine(Combining):
         self.assertLess(max(b.seconds for b in others) * 1000, BOUND_MS * 1.5)
         until(lambda: not self.find({"topic": "news"}))
 
-
-class Lanes(Combining):
-    """Directs to many lanes, each a collection of its own."""
-
-    def setUp(self):
-        super().setUp()
-        self.senders = [self.db("sender-%d" % i, {"layout": "dual"}) for i in range(SENDERS)]
-        for i, s in enumerate(self.senders):
-            s.send("warm", "up", recipient="to-%d" % i)
-
-    def news(self, i):
-        return self.find({"topic": "news"}, "msg_dm_to-%d" % i)
-
-    def direct(self, i, id=None):
-        self.senders[i].one("""
-            INSERT INTO msg_messages(id, topic, value, recipients)
-            VALUES (coalesce(?, lower(hex(randomblob(12)))), 'news', 'x', ?)""",
-                            id, '["to-%d"]' % i)
-
-    def together(self, ids=()):
-        """All send, some by given ids; the first is held until the others have gathered."""
+    def test_topics_of_one_collection_do_not_go_together(self):
+        """It is refused to the later one, whoever leads."""
+        nodes = [self.db("multi-%d" % i, {"layout": "multi"}) for i in range(SENDERS)]
+        for n in nodes:
+            n.send("warm", "up")
         self.hold({"times": 1}, HELD_MS)
-        sends = [Background(self.direct, 0)]
-        until(lambda: self.held("msg_dm_to-0") == 1)
-        sends += [Background(self.direct, i, dict(ids).get(i)) for i in range(1, SENDERS)]
-        return sends
-
-    def test_those_to_many_lanes_are_one_write(self):
-        before = self.commands("commitTransaction")
-        for b in self.together():
-            b.result()
-        self.assertEqual(self.commands("commitTransaction") - before, 1)
-        self.assertEqual([len(self.news(i)) for i in range(SENDERS)], [1] * SENDERS)
-
-    def test_one_that_is_refused_refuses_no_other(self):
-        taken = "%024x" % 42
-        self.direct(SENDERS - 1, taken)
-        *others, refused = self.together({SENDERS - 1: taken})
-        for b in others:
-            b.result()
-        with self.assertRaisesRegex(support.sqlite3.Error, taken + " exists already"):
-            refused.result()
-        self.assertEqual([len(self.news(i)) for i in range(SENDERS)], [1] * SENDERS)
+        sends = [Background(nodes[0].send, "a.b", "x")]
+        until(lambda: self.held("msg_a_b") == 1)
+        sends += [Background(n.send, "a_b" if i % 2 else "a.b", "x")
+                  for i, n in enumerate(nodes[1:])]
+        for i, b in enumerate(sends):
+            if i > 0 and (i - 1) % 2:
+                self.assertRaisesRegex(support.sqlite3.Error, "'a_b' and 'a.b'", b.result)
+            else:
+                b.result()
+        self.assertEqual({m["topic"] for m in self.find({}, "msg_a_b")}, {"a.b"})
 
 
 if __name__ == "__main__":

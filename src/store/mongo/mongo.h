@@ -25,16 +25,6 @@
 #define MSG_MONGO_OPERATIONS 64    /* clients for operations */
 #define MSG_MONGO_CURSORS    64    /* clients for cursor threads */
 
-/* Single sends to go out: combine.h. Guarded by the store's mtx. */
-typedef struct msg_mongo_sends {
-  struct msg_mongo_waiting *first, *last;
-  size_t waiting;       /* how many these are */
-  int inserting;        /* batches of them under way */
-  size_t served;        /* sends of the last batch, */
-  int64_t served_at_ms; /* which was done then, monotonic */
-  msg_cond *changed;    /* immutable; with the store's mtx */
-} msg_mongo_sends;
-
 /* One queue in this process, in one layout. Lives as long as the store. */
 typedef struct msg_mongo_queue {
   struct msg_mongo_queue *next;
@@ -48,7 +38,6 @@ typedef struct msg_mongo_queue {
   atomic_bool registry_asked; /* whoever lives could answer since */
   /* shared: guarded by the store's mtx */
   struct msg_mongo_regret *regrets; /* regret.h */
-  msg_mongo_sends sends;
 } msg_mongo_queue;
 
 typedef struct msg_mongo_store {

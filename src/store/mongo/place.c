@@ -11,8 +11,10 @@
 msg_mongo_place *msg_mongo_place_add_locked(msg_mongo_store *store, msg_mongo_queue *queue,
                                             enum msg_mongo_goes kind, const msg_mongo_at *at) {
   msg_mongo_place *p = msg_zalloc(sizeof *p);
-  if (!p)
+  if (!p || !(p->inserted = msg_cond_new())) {
+    msg_free(p);
     return NULL;
+  }
   p->queue = queue;
   p->kind = kind;
   p->at = *at;
@@ -39,6 +41,7 @@ void msg_mongo_places_free(msg_mongo_store *store) {
     msg_mongo_seers_free(p);
     msg_mongo_ids_clear(&p->claiming);
     msg_texts_clear(&p->topics);
+    msg_cond_free(p->inserted);
     msg_free(p);
   }
 }

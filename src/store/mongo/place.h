@@ -22,18 +22,24 @@ typedef struct msg_mongo_place {
   enum msg_mongo_goes kind;
   msg_mongo_at at;
   /* shared: guarded by the store's mtx */
-  bool indexed;                 /* its indexes were seen or made */
-  bool building;                /* some that were seen could not be used */
-  bool grouped;                 /* a message with a group was met */
-  bool unnamed;                 /* a message with `name` alone was met */
-  int64_t locked_at_ms;         /* a lock of a Java node was met, monotonic; 0 never */
-  msg_mongo_turn swept;         /* for what is due */
-  msg_mongo_turn passed;        /* for heads that Java nodes took */
-  msg_mongo_turn repaired;      /* for groups without head */
-  struct msg_mongo_seer *seers; /* marks.h */
-  msg_mongo_ids claiming;       /* what claims of this process are at, in order */
-  bool admitted;                /* of a topic's: who shares it was looked up */
-  msg_texts topics;             /* of a topic's: those met in it */
+  bool indexed;                           /* its indexes were seen or made */
+  bool building;                          /* some that were seen could not be used */
+  bool grouped;                           /* a message with a group was met */
+  bool unnamed;                           /* a message with `name` alone was met */
+  int64_t locked_at_ms;                   /* a lock of a Java node was met, monotonic; 0 never */
+  msg_mongo_turn swept;                   /* for what is due */
+  msg_mongo_turn passed;                  /* for heads that Java nodes took */
+  msg_mongo_turn repaired;                /* for groups without head */
+  struct msg_mongo_waiting *first, *last; /* combine.h: single sends to go out */
+  size_t waiting;                         /* how many these are */
+  int inserting;                          /* batches of them under way */
+  size_t served;                          /* sends of the last batch, */
+  int64_t served_at_ms;                   /* which was done then, monotonic */
+  msg_cond *inserted;                     /* immutable; with the store's mtx */
+  struct msg_mongo_seer *seers;           /* marks.h */
+  msg_mongo_ids claiming;                 /* what claims of this process are at, in order */
+  bool admitted;                          /* of a topic's: who shares it was looked up */
+  msg_texts topics;                       /* of a topic's: those met in it */
 } msg_mongo_place;
 
 /* Some of them, borrowed: they live as long as the store. */

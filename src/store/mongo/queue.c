@@ -6,7 +6,6 @@
 #include "store/mongo/regret.h"
 
 static void queue_free(msg_mongo_queue *q) {
-  msg_cond_free(q->sends.changed);
   msg_free(q->name);
   msg_free(q);
 }
@@ -29,8 +28,7 @@ static msg_mongo_queue *add_queue_locked(msg_mongo_store *store, const char *nam
   q->layout = layout;
   q->names = *names;
   q->name = msg_strdup(name);
-  q->sends.changed = msg_cond_new();
-  if (!q->name || !q->sends.changed || !make_main_locked(store, q)) {
+  if (!q->name || !make_main_locked(store, q)) {
     queue_free(q);
     return NULL;
   }
