@@ -264,7 +264,9 @@ static const struct {
              {"memory", bench_role_memory},
              {"mongo-answerer", MONGO(bench_role_mongo_answerer)},
              {"mongo-bare-answerer", MONGO(bench_role_mongo_bare_answerer)},
-             {"mongo-receiver", MONGO(bench_role_mongo_receiver)}};
+             {"mongo-receiver", MONGO(bench_role_mongo_receiver)},
+             {"mongo-topics", MONGO(bench_role_mongo_topics)},
+             {"mongo-bare-topics", MONGO(bench_role_mongo_bare_topics)}};
 
 static int play(int argc, char **argv) {
   for (size_t i = 0; i < sizeof roles / sizeof *roles; i++)

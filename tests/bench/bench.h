@@ -86,5 +86,7 @@ void bench_mongo_topics(void);
 int bench_role_mongo_answerer(int argc, char **argv);
 int bench_role_mongo_bare_answerer(int argc, char **argv);
 int bench_role_mongo_receiver(int argc, char **argv);
+int bench_role_mongo_topics(int argc, char **argv);
+int bench_role_mongo_bare_topics(int argc, char **argv);
 
 #endif

@@ -14,10 +14,13 @@ static const char *how_of(const char *how) {
   return strncmp(how, "dual", 4) == 0 ? how + 4 : how;
 }
 
-static sqlite3 *node(const char *database, const char *how, bool named) {
-  char options[80];
+/* id: NULL for one of its own. */
+static sqlite3 *node(const char *database, const char *how, const char *id) {
+  char options[80], sender[40] = "";
+  if (id)
+    snprintf(sender, sizeof sender, ", \"sender_id\": \"%s\"", id);
   snprintf(options, sizeof options, "{\"layout\": \"%s\"%s}",
-           how == how_of(how) ? "standard" : "dual", named ? ", \"sender_id\": \"answerer\"" : "");
+           how == how_of(how) ? "standard" : "dual", sender);
   return mongo_node(database, options);
 }
 
@@ -26,7 +29,7 @@ static sqlite3 *node(const char *database, const char *how, bool named) {
 static void *answer(void *arg) {
   char **argv = arg, id[64];
   bool claims = strcmp(how_of(argv[1]), "claim") == 0;
-  sqlite3 *db = node(argv[0], argv[1], true);
+  sqlite3 *db = node(argv[0], argv[1], "answerer");
   sqlite3_stmt *get = bench_prepare(db, claims ? "SELECT id FROM msg_claim('ask', 1, 30000, 1000)"
                                                : "SELECT id FROM msg_await('ask', 1000, 1)");
   sqlite3_stmt *reply = bench_prepare(db, "SELECT msg_reply(?1, ?2)");
@@ -124,7 +127,7 @@ static sqlite3_stmt *prepare(sqlite3 *db, bool exclusive) {
 }
 
 static void start(asking *a, const char *database, const char *how) {
-  a->db = node(database, how, false);
+  a->db = node(database, how, NULL);
   a->pid = answerer("mongo-answerer", database, how, 1);
   a->request = prepare(a->db, strcmp(how, "claim") == 0);
 }
@@ -243,11 +246,12 @@ static double p95(void *arg) {
   return at[n * 95 / 100];
 }
 
-static void gather(crowd *c, const char *database, const char *how) {
+/* As one node, the threads of an application, or (NULL) a node each. */
+static void gather(crowd *c, const char *database, const char *how, const char *id) {
   *c = (crowd){.n = CALLERS, .calls = CALLS};
   c->pid = answerer("mongo-answerer", database, how, ANSWERERS);
   for (int i = 0; i < CALLERS; i++) {
-    c->caller[i].db = node(database, how, false);
+    c->caller[i].db = node(database, how, id);
     c->caller[i].request = prepare(c->caller[i].db, false);
   }
 }
@@ -260,18 +264,27 @@ static void scatter(crowd *c) {
   bench_stop(c->pid);
 }
 
+static void compare(const char *figure, bench_work work, const char *unit, enum bench_sense sense,
+                    double target, const char *id) {
+  crowd dual, standard;
+  gather(&dual, "bench_callers_dual", "dualmany", id);
+  gather(&standard, "bench_callers", "many", id);
+  bench_pair(figure, work, &dual, work, &standard, ROUNDS, unit, sense, target);
+  scatter(&dual);
+  scatter(&standard);
+}
+
 void bench_mongo_callers(void) {
-  static crowd all, one, dual;
-  gather(&all, "bench_callers", "many");
-  one = (crowd){.n = 1, .calls = CALLS * 5};
+  crowd all, one = {.n = 1, .calls = CALLS * 5};
+  gather(&all, "bench_callers", "many", NULL);
   one.caller[0] = all.caller[0];
   bench_pair("64 callers of msg_request (floor: one caller)", rate, &all, rate, &one, ROUNDS, "/s",
              BENCH_AT_LEAST, 8);
-  gather(&dual, "bench_callers_dual", "dualmany");
-  bench_pair("64 callers on dual (floor: standard)", rate, &dual, rate, &all, ROUNDS, "/s",
-             BENCH_AT_LEAST, 1);
-  bench_pair("64 callers on dual, p95 (floor: standard)", p95, &dual, p95, &all, ROUNDS, "ms",
-             BENCH_AT_MOST, 1);
-  scatter(&dual);
   scatter(&all);
+  compare("64 callers of one node on dual (floor: standard)", rate, "/s", BENCH_AT_LEAST, 1,
+          "caller");
+  compare("64 callers of one node on dual, p95 (floor: standard)", p95, "ms", BENCH_AT_MOST, 1,
+          "caller");
+  compare("64 callers, a node each, on dual (floor: standard)", rate, "/s", BENCH_AT_LEAST, 0,
+          NULL);
 }

@@ -18,9 +18,10 @@ class Combine(OwnServer):
         status = self.admin.run("admin", {"serverStatus": 1})
         return status["metrics"]["commands"]["insert"]["total"]
 
-    def held(self):
+    def held(self, collection="msg"):
         """Inserts under way."""
-        return len(self.admin.run("admin", {"currentOp": 1, "command.insert": "msg"})["inprog"])
+        running = self.admin.run("admin", {"currentOp": 1, "command.insert": collection})
+        return len(running["inprog"])
 
     def hold(self, mode, ms):
         self.fail_point(mode, failCommands=["insert"], blockConnection=True, blockTimeMS=ms)
@@ -61,6 +62,23 @@ class Combine(OwnServer):
         self.fail_point("off")
         self.assertLess(max(b.seconds for b in others) * 1000, BOUND_MS * 1.5)
         until(lambda: not self.find({"topic": "news"}))
+
+    def test_topics_of_one_collection_do_not_go_together(self):
+        """It is refused to the later one, whoever leads."""
+        nodes = [self.db("multi-%d" % i, {"layout": "multi"}) for i in range(SENDERS)]
+        for n in nodes:
+            n.send("warm", "up")
+        self.hold({"times": 1}, HELD_MS)
+        sends = [Background(nodes[0].send, "a.b", "x")]
+        until(lambda: self.held("msg_a_b") == 1)
+        sends += [Background(n.send, "a_b" if i % 2 else "a.b", "x")
+                  for i, n in enumerate(nodes[1:])]
+        for i, b in enumerate(sends):
+            if i > 0 and (i - 1) % 2:
+                self.assertRaisesRegex(support.sqlite3.Error, "'a_b' and 'a.b'", b.result)
+            else:
+                b.result()
+        self.assertEqual({m["topic"] for m in self.find({}, "msg_a_b")}, {"a.b"})
 
 
 if __name__ == "__main__":

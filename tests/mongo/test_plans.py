@@ -1,21 +1,14 @@
 """What the server did for each verb, by its profiler: every query goes by an index, none sorts in
 memory, and a claim reads as little with many waiting as with few. Counted, not timed.
 """
-from harness import Case, java_message, main
+from harness import Case, java_message, main, until
 
 MANY = 5000
 SHOWN = ("op", "ns", "planSummary", "keysExamined", "docsExamined", "command")
 SMALL = ("msg_participants", "msg_listeners")  # a document a node
 
 
-class Plans(Case):
-    def setUp(self):
-        super().setUp()
-        self.n = self.db("c-node", {"use_change_stream": False})
-        self.n.one("SELECT msg_listen('cast')")
-        self.n.enqueue("t", "warm")
-        self.fill("t", exclusive=True)
-
+class Profiled(Case):
     def fill(self, topic, **fields):
         for _ in range(MANY // 500):
             self.insert(*[java_message(topic, ttl_ms=0, **fields) for _ in range(500)])
@@ -30,6 +23,15 @@ class Plans(Case):
         rows = self.find(collection="system.profile")
         self.admin.run(self.database, {"drop": "system.profile"})
         return [r for r in rows if r.get("ns", "").startswith(self.database + ".msg")]
+
+
+class Plans(Profiled):
+    def setUp(self):
+        super().setUp()
+        self.n = self.db("c-node", {"use_change_stream": False})
+        self.n.one("SELECT msg_listen('cast')")
+        self.n.enqueue("t", "warm")
+        self.fill("t", exclusive=True)
 
     def check(self, fn, most, sorts=False):
         """Index scans only, and at most `most` documents or keys read by any command."""
@@ -92,6 +94,31 @@ class Plans(Case):
 
     def test_sends(self):
         self.check(lambda: (self.n.enqueue("t", "x"), self.n.send("cast", "x")), 300)
+
+
+class Wide(Profiled):
+    """Many collections: what is due next in any of them is asked by one command."""
+
+    def test_the_next_deadline(self):
+        n = self.db("c-node", {"layout": "dual"})
+        for i in range(30):
+            n.send("t", "x", recipient="to-%d" % i)
+        n.enqueue("t", "warm")
+        n.claim("t")
+        self.fill("t", exclusive=False)
+        rows = self.profiled(lambda: (n.claim("nothing"), until(self.looks)))
+        self.assertFalse([r for r in rows if r["op"] == "query" and "_dm_to-" in r["ns"]])
+        looks = [r for r in rows if self.is_look(r)]
+        self.assertLessEqual(max(r["docsExamined"] for r in looks), 300)
+        self.assertLessEqual(max(r["keysExamined"] for r in looks), 300)
+
+    def looks(self):
+        return [r for r in self.find(collection="system.profile") if self.is_look(r)]
+
+    @staticmethod
+    def is_look(row):
+        pipeline = row.get("command", {}).get("pipeline", [])
+        return "$unionWith" in str(pipeline) and "sq.until" in str(pipeline[0])
 
 
 if __name__ == "__main__":

@@ -3,7 +3,10 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "store/mongo/pipe.h"
 #include "store/mongo/topics.h"
+
+#define AT_ONCE 200 /* places of one call */
 
 static int is_wanted(const msg_mongo_session *s, msg_mongo_use *u, msg_mongo_place *p,
                      const msg_pattern *pattern, bool *out, msg_err *err) {
@@ -112,6 +115,45 @@ int msg_mongo_everywhere(const msg_mongo_session *s, msg_mongo_use *u, msg_mongo
   int rc = msg_mongo_places_all(s, u, &all, err);
   if (rc == MSG_OK)
     rc = msg_mongo_places_each(s, u, &all, fn, arg, err);
+  msg_mongo_places_clear(&all);
+  return rc;
+}
+
+/* ---- where something matches ---- */
+
+/* Those of the places. */
+static int ask(msg_mongo_use *u, const msg_mongo_places *l, const bson_t *match,
+               msg_mongo_places *out, msg_err *err) {
+  bson_t *project = BCON_NEW("_id", BCON_INT32(1));
+  msg_mongo_pipe pipe;
+  const bson_t *doc;
+  int rc;
+  msg_mongo_pipe_begin_one(&pipe, l, match, project);
+  mongoc_cursor_t *cursor = msg_mongo_pipe_run(&pipe, u, NULL);
+  while ((rc = msg_mongo_next(u, cursor, "look for a deadline", &doc, err)) == MSG_OK) {
+    msg_mongo_place *p = msg_mongo_pipe_place(l, doc);
+    if (p && (rc = msg_mongo_places_add(out, p, err)) != MSG_OK)
+      break;
+  }
+  mongoc_cursor_destroy(cursor);
+  bson_destroy(project);
+  return rc == MSG_NOTFOUND ? MSG_OK : rc;
+}
+
+int msg_mongo_wherever(const msg_mongo_session *s, msg_mongo_use *u, const bson_t *match,
+                       msg_mongo_at_fn fn, void *arg, msg_err *err) {
+  msg_mongo_places all = {0}, some = {0};
+  int rc = msg_mongo_places_all(s, u, &all, err);
+  if (rc == MSG_OK && all.n == 1)
+    rc = msg_mongo_places_add(&some, all.at[0], err);
+  for (size_t i = 0; rc == MSG_OK && all.n > 1 && i < all.n; i += AT_ONCE) {
+    size_t left = all.n - i;
+    msg_mongo_places part = {.at = all.at + i, .n = left < AT_ONCE ? left : AT_ONCE};
+    rc = ask(u, &part, match, &some, err);
+  }
+  if (rc == MSG_OK)
+    rc = msg_mongo_places_each(s, u, &some, fn, arg, err);
+  msg_mongo_places_clear(&some);
   msg_mongo_places_clear(&all);
   return rc;
 }

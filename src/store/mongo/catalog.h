@@ -24,5 +24,9 @@ int msg_mongo_places_each(const msg_mongo_session *s, msg_mongo_use *u, const ms
 /** At all of the queue. */
 int msg_mongo_everywhere(const msg_mongo_session *s, msg_mongo_use *u, msg_mongo_at_fn fn,
                          void *arg, msg_err *err);
+/** At those of the queue where something matches, which one call tells of very many. One that is
+ *  the only one is not asked. */
+int msg_mongo_wherever(const msg_mongo_session *s, msg_mongo_use *u, const bson_t *match,
+                       msg_mongo_at_fn fn, void *arg, msg_err *err);
 
 #endif

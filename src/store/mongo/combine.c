@@ -180,12 +180,17 @@ static waiting *take_first_locked(msg_mongo_place *p) {
   return w;
 }
 
-/* Of one time-out each: who is in a hurry ends nobody else's time. */
+/* Who is in a hurry ends nobody else's time, and a topic may be refused its collection. */
+static bool goes_with(const msg_mongo_place *p, const waiting *first, const waiting *w) {
+  return first->timeout_ms == w->timeout_ms &&
+         (p->kind != MSG_MONGO_TOPIC || strcmp(first->message->topic, w->message->topic) == 0);
+}
+
 static void take_batch_locked(msg_mongo_place *p, struct batch *b) {
   size_t bytes = 0;
   while (p->first && b->n < BATCH_ROWS &&
-         (b->n == 0 || (bytes + p->first->doc->len <= BATCH_SIZE &&
-                        p->first->timeout_ms == b->at[0]->timeout_ms))) {
+         (b->n == 0 ||
+          (bytes + p->first->doc->len <= BATCH_SIZE && goes_with(p, b->at[0], p->first)))) {
     waiting *w = take_first_locked(p);
     w->taken = true;
     b->until_ms = w->until_ms < b->until_ms ? w->until_ms : b->until_ms;

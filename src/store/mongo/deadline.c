@@ -81,13 +81,16 @@ static int first_to_tend(msg_mongo_session *at, msg_mongo_use *u, void *arg, msg
   return msg_mongo_is_grouped(at) ? first_at(at, u, arg, err) : first_until(at, u, arg, err);
 }
 
-static int first(msg_mongo_session *s, msg_mongo_at_fn look, int64_t *at_ms, msg_err *err) {
+/* At any place, or with `due` where something has a time. */
+static int first(msg_mongo_session *s, const bson_t *due, msg_mongo_at_fn look, int64_t *at_ms,
+                 msg_err *err) {
   struct soonest w = {.at_ms = MSG_NEVER, .now_ms = msg_mongo_now_ms(s->store)};
   msg_mongo_use u;
   int rc = msg_mongo_take(s->store, "look for a deadline", &u, err);
   if (rc != MSG_OK)
     return rc;
-  rc = msg_mongo_everywhere(s, &u, look, &w, err);
+  rc = due ? msg_mongo_wherever(s, &u, due, look, &w, err)
+           : msg_mongo_everywhere(s, &u, look, &w, err);
   msg_mongo_give(&u);
   if (rc == MSG_OK)
     *at_ms = w.at_ms == MSG_NEVER ? MSG_NEVER : w.at_ms - s->store->clock_offset_ms;
@@ -95,9 +98,15 @@ static int first(msg_mongo_session *s, msg_mongo_at_fn look, int64_t *at_ms, msg
 }
 
 int msg_mongo_deadline(msg_session *base, int64_t *at_ms, msg_err *err) {
-  return first((msg_mongo_session *)base, first_at, at_ms, err);
+  return first((msg_mongo_session *)base, NULL, first_at, at_ms, err);
 }
 
+/* By sq_due and sq_head. */
 int msg_mongo_deadline_tended(msg_mongo_session *s, int64_t *at_ms, msg_err *err) {
-  return first(s, first_to_tend, at_ms, err);
+  bson_t *due =
+      BCON_NEW("$or", "[", "{", "sq.until", "{", "$gt", BCON_DATE_TIME(0), "}", "}", "{", "topic",
+               "{", "$gt", BCON_UTF8(""), "}", "sq.head", BCON_BOOL(true), "}", "]");
+  int rc = first(s, due, first_to_tend, at_ms, err);
+  bson_destroy(due);
+  return rc;
 }

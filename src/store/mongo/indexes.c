@@ -165,6 +165,12 @@ static bool is_building(msg_mongo_session *s) {
   return is;
 }
 
+/* Java nodes look by Morphium's; into a lane looks its owner alone, which makes its own. */
+static bool is_wanted(const msg_mongo_session *s, const struct index *x) {
+  bool lean = s->lean || (s->place && s->place->kind == MSG_MONGO_LANES);
+  return !(lean && x->flags & MORPHIUM);
+}
+
 /* The server lists what is still being built, too: to create such a one once more is to wait for
  * it. */
 static int ensure(msg_mongo_session *s, msg_mongo_use *u, const char *collection,
@@ -175,7 +181,7 @@ static int ensure(msg_mongo_session *s, msg_mongo_use *u, const char *collection
   for (size_t i = 0; i < n; i++) {
     if (building && is_ours(&want[i]))
       missing |= (uint64_t)1 << i;
-    if (!(there >> i & 1) && !(s->lean && want[i].flags & MORPHIUM))
+    if (!(there >> i & 1) && is_wanted(s, &want[i]))
       missing |= (uint64_t)1 << i;
   }
   return rc == MSG_OK && missing ? create(u, collection, want, n, missing, err) : rc;

@@ -201,8 +201,8 @@ void msg_mongo_queues_free(msg_mongo_store *store);
 
 /* ---- indexes.c ---- */
 
-/** Make what is missing of the queue's indexes, once a process and queue. Called by verbs that
- *  write. */
+/** Make what is missing of the indexes at the session's place, once a process and place. Called by
+ *  verbs that write. */
 int msg_mongo_indexes(msg_mongo_session *s, msg_mongo_use *u, msg_err *err);
 /** Has a collection, if it is there at all, an index of this name? */
 int msg_mongo_has_index(msg_mongo_use *u, const char *collection, const char *what,

@@ -16,10 +16,20 @@ static void append_stage(bson_t *stages, uint32_t *n, const char *name, const bs
   bson_append_document_end(stages, &stage);
 }
 
+static void append_limit(bson_t *stages, uint32_t *n) {
+  char buffer[16];
+  const char *key;
+  bson_uint32_to_string((*n)++, &key, buffer, sizeof buffer);
+  BCON_APPEND(stages, key, "{", "$limit", BCON_INT32(1), "}");
+}
+
 /* Those of place number i. */
-static void append_part(bson_t *stages, uint32_t *n, const msg_mongo_places *places, size_t i,
+static void append_part(const msg_mongo_pipe *p, bson_t *stages, uint32_t *n, size_t i,
                         const bson_t *match, const bson_t *project) {
+  const msg_mongo_places *places = p->places;
   append_stage(stages, n, "$match", match);
+  if (p->one)
+    append_limit(stages, n);
   if (project)
     append_stage(stages, n, "$project", project);
   if (places->n > 1 || places->at[i]->kind == MSG_MONGO_LANES) {
@@ -48,20 +58,18 @@ static void append_union(msg_mongo_pipe *p, size_t i, const bson_t *match, const
   uint32_t n = 0;
   BSON_APPEND_UTF8(&with, "coll", collection(p, i));
   BSON_APPEND_ARRAY_BEGIN(&with, "pipeline", &part);
-  append_part(&part, &n, p->places, i, match, project);
+  append_part(p, &part, &n, i, match, project);
   bson_append_array_end(&with, &part);
   append_stage(&p->stages, &p->n, "$unionWith", &with);
   bson_destroy(&with);
 }
 
-static void begin(msg_mongo_pipe *p, const msg_mongo_places *places, bool locks,
-                  const bson_t *match, const bson_t *project) {
+static void begin(msg_mongo_pipe *p, const bson_t *match, const bson_t *project) {
+  const msg_mongo_places *places = p->places;
   bson_init(&p->doc);
   p->n = 0;
-  p->places = places;
-  p->locks = locks;
   BSON_APPEND_ARRAY_BEGIN(&p->doc, "pipeline", &p->stages);
-  append_part(&p->stages, &p->n, places, 0, match, project);
+  append_part(p, &p->stages, &p->n, 0, match, project);
   for (size_t i = 1; i < places->n; i++)
     if (is_first(p, i))
       append_union(p, i, match, project);
@@ -69,12 +77,20 @@ static void begin(msg_mongo_pipe *p, const msg_mongo_places *places, bool locks,
 
 void msg_mongo_pipe_begin(msg_mongo_pipe *p, const msg_mongo_places *places, const bson_t *match,
                           const bson_t *project) {
-  begin(p, places, false, match, project);
+  *p = (msg_mongo_pipe){.places = places};
+  begin(p, match, project);
 }
 
 void msg_mongo_pipe_begin_locks(msg_mongo_pipe *p, const msg_mongo_places *places,
                                 const bson_t *match) {
-  begin(p, places, true, match, NULL);
+  *p = (msg_mongo_pipe){.places = places, .locks = true};
+  begin(p, match, NULL);
+}
+
+void msg_mongo_pipe_begin_one(msg_mongo_pipe *p, const msg_mongo_places *places,
+                              const bson_t *match, const bson_t *project) {
+  *p = (msg_mongo_pipe){.places = places, .one = true};
+  begin(p, match, project);
 }
 
 void msg_mongo_pipe_add(msg_mongo_pipe *p, const char *name, const bson_t *what) {

@@ -11,7 +11,7 @@ typedef struct msg_mongo_pipe {
   bson_t doc, stages; /* stages is within doc */
   uint32_t n;
   const msg_mongo_places *places;
-  bool locks;
+  bool locks, one;
 } msg_mongo_pipe;
 
 /** What matches at each of the places, at least one. `project` may be NULL. Where there are
@@ -21,6 +21,9 @@ void msg_mongo_pipe_begin(msg_mongo_pipe *p, const msg_mongo_places *places, con
 /** The same of their locks. */
 void msg_mongo_pipe_begin_locks(msg_mongo_pipe *p, const msg_mongo_places *places,
                                 const bson_t *match);
+/** The same, but at most one of each place. */
+void msg_mongo_pipe_begin_one(msg_mongo_pipe *p, const msg_mongo_places *places,
+                              const bson_t *match, const bson_t *project);
 /** One stage more: {name: what}. */
 void msg_mongo_pipe_add(msg_mongo_pipe *p, const char *name, const bson_t *what);
 mongoc_cursor_t *msg_mongo_pipe_run(msg_mongo_pipe *p, msg_mongo_use *u, const bson_t *opts);

@@ -159,9 +159,11 @@ static int look_grouped(msg_mongo_session *at, msg_mongo_use *u, void *arg, msg_
 
 static void look_for_groups(mongo_watch *w) {
   msg_mongo_use u;
+  bson_t *head = BCON_NEW("topic", "{", "$gt", BCON_UTF8(""), "}", "sq.head", BCON_BOOL(true));
   if (msg_mongo_take(w->store, "look at groups", &u, NULL) == MSG_OK)
-    msg_mongo_everywhere(w->session, &u, look_grouped, NULL, NULL);
+    msg_mongo_wherever(w->session, &u, head, look_grouped, NULL, NULL);
   msg_mongo_give(&u);
+  bson_destroy(head);
 }
 
 /* The others shall know whether claims wait here, and we of theirs. */
