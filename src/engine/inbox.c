@@ -128,11 +128,14 @@ static int take_out(msg_parcel *p, msg_message *to) {
   return MSG_OK;
 }
 
+static bool is_doubtful(const msg_inbox *b, int64_t now_ms) {
+  return b->doubted_ms != 0 && now_ms - b->doubted_ms < DOUBT_MS;
+}
+
 /* It came by one way alone: from a look, or told by itself after the last that found something. */
 static bool is_new(const msg_inbox *b, const struct msg_inbox_item *item, int64_t now_ms) {
   bool once = item->found || b->scanned_ms == 0 || item->parcel->told_ms > b->scanned_ms;
-  bool doubtful = b->doubted_ms != 0 && now_ms - b->doubted_ms < DOUBT_MS;
-  return once && !doubtful && now_ms - item->at_ms < SOON_MS;
+  return once && !is_doubtful(b, now_ms) && now_ms - item->at_ms < SOON_MS;
 }
 
 static int make_room(msg_inbox *b, size_t n) {
@@ -187,6 +190,42 @@ int msg_inbox_take(msg_inbox *b, msg_inbox_fn wants, const void *arg, size_t max
     msg_inbox_lose(b);
   }
   return rc;
+}
+
+int msg_inbox_unsure(const msg_inbox *b, msg_inbox_fn wants, const void *arg, size_t max,
+                     uint64_t since, msg_list *out) {
+  int64_t now_ms = msg_clock_mono_ms();
+  if (is_doubtful(b, now_ms))
+    return MSG_OK;
+  for (size_t i = 0; i < b->n && out->n < max; i++) {
+    const struct msg_inbox_item *item = &b->at[i];
+    if (item->number <= since || !wants(arg, &item->parcel->message))
+      continue;
+    if (out->n == 0 && is_new(b, item, now_ms))
+      return MSG_OK;
+    msg_message *to = msg_list_add(out);
+    if (!to)
+      return MSG_NOMEM;
+    to->id = item->parcel->message.id;
+  }
+  return MSG_OK;
+}
+
+void msg_inbox_asked(msg_inbox *b, const msg_list *list, const bool *still, uint64_t upto) {
+  int64_t now_ms = msg_clock_mono_ms();
+  for (size_t k = 0; k < list->n; k++) {
+    size_t i = 0;
+    while (i < b->n && msg_oid_cmp(&b->at[i].parcel->message.id, &list->at[k].id) != 0)
+      i++;
+    if (i == b->n || b->at[i].number > upto)
+      continue;
+    if (!still[k]) {
+      drop_at(b, i);
+      continue;
+    }
+    b->at[i].found = true;
+    b->at[i].at_ms = now_ms;
+  }
 }
 
 int msg_inbox_taking(msg_inbox *b, const msg_list *list) {

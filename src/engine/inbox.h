@@ -56,6 +56,13 @@ typedef bool (*msg_inbox_fn)(const void *arg, const msg_message *m);
  *  ago, and none can have been given before. Errors: MSG_NOMEM: only the store knows now. */
 int msg_inbox_take(msg_inbox *b, msg_inbox_fn wants, const void *arg, size_t max, uint64_t since,
                    msg_list *out, bool *soon);
+/** Append to *out the first `max` that msg_inbox_take would give, by their ids alone, if the first
+ *  of them would not be given *soon but for the store's word. Errors: MSG_NOMEM. */
+int msg_inbox_unsure(const msg_inbox *b, msg_inbox_fn wants, const void *arg, size_t max,
+                     uint64_t since, msg_list *out);
+/** The store was asked: those of the list that came until push number `upto` and are `still`
+ *  unseen are as if a look had given them now, the others go. */
+void msg_inbox_asked(msg_inbox *b, const msg_list *list, const bool *still, uint64_t upto);
 /** These are being taken, too. Errors: MSG_NOMEM, none is. */
 int msg_inbox_taking(msg_inbox *b, const msg_list *list);
 /** The mark of these is done. */

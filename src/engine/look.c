@@ -186,9 +186,34 @@ static bool is_meant(const void *arg, const msg_message *m) {
   return msg_oid_index(q->reserved, q->reserved_count, &m->in_answer_to) == q->reserved_count;
 }
 
+/* What may have been given before is asked for by the window: a call for each would take long. What
+ * goes wrong will be met again. */
+static void ask_for_unsure(msg_look *l, const msg_unseen *query) {
+  msg_node *node = l->use->node;
+  msg_session *session = l->call->session;
+  const size_t window = (size_t)l->use->policy->settings.window_size;
+  msg_list list = MSG_LIST_INIT;
+  bool *still = NULL;
+  msg_mutex_lock(node->mtx);
+  uint64_t upto = node->inbox.pushes;
+  int rc = msg_inbox_unsure(&node->inbox, is_meant, query, window, l->looked.pushes, &list);
+  msg_mutex_unlock(node->mtx);
+  if (rc == MSG_OK && list.n > query->max && (still = msg_zalloc(list.n * sizeof *still))) {
+    rc = MSG_STORE(l->use, session, still_unseen, &l->use->actor, &list, still, NULL);
+    msg_mutex_lock(node->mtx);
+    if (rc == MSG_OK)
+      msg_inbox_asked(&node->inbox, &list, still, upto);
+    msg_mutex_unlock(node->mtx);
+  }
+  msg_free(still);
+  msg_list_clear(&list);
+}
+
 static int look_in_inbox(msg_look *l, const msg_unseen *query, finding *f, bool *soon,
                          msg_err *err) {
   msg_node *node = l->use->node;
+  if (f->shares && l->call->session->ops->still_unseen)
+    ask_for_unsure(l, query);
   msg_mutex_lock(node->mtx);
   int rc =
       msg_inbox_take(&node->inbox, is_meant, query, query->max, l->looked.pushes, &f->found, soon);

@@ -111,6 +111,9 @@ struct msg_store_ops {
    *  nobody of this process: it is taken for granted that it is still there. Stores with
    *  MSG_CAP_PUSH; NULL: never. Errors: MSG_UNSUPPORTED: nothing is done, `seen` does it. */
   int (*seen_soon)(msg_session *, const msg_actor *, const msg_list *, bool *won, msg_err *);
+  /** Which of those that were pushed or given by `unseen` would `seen` win? Needs their ids alone,
+   *  marks nothing. Stores with seen_soon; NULL: never. */
+  int (*still_unseen)(msg_session *, const msg_actor *, const msg_list *, bool *still, msg_err *);
 
   /** Lease up to count ready messages in delivery order; appends them with owner, token, attempts,
    *  since, until. One winner each. None ready: MSG_OK with nothing appended. Those over

@@ -111,6 +111,35 @@ static void a_backlog_needs_few_looks(void **state) {
   rig_close(&r);
 }
 
+/* What was told before a look that found something may have been given by it: that is asked for by
+ * the window, not one by one. */
+static void a_burst_before_a_look_needs_few_calls(void **state) {
+  enum { N = 50 };
+  rig r;
+  peer a, b;
+  msg_list list = MSG_LIST_INIT;
+  (void)state;
+  rig_open_pair(&r, RIG_PUSH, &a, "a", &b, "b");
+  pass_settled(&r, &a, &b);
+  assert_int_equal(peer_await(&b, "u", 0, 1, &list), MSG_TIMEOUT);
+  assert_int_equal(peer_await(&b, "t", 0, 1, &list), MSG_TIMEOUT);
+  for (int i = 0; i < N; i++)
+    put(&a, "t", "x", false);
+  rig_sleep(100); /* until they are told */
+  fault_store_lose_events(r.store, 1);
+  put(&a, "u", "found", false);
+  assert_int_equal(peer_await(&b, "u", 0, 1, &list), MSG_OK);
+  long seen = calls(&r, FAULT_SEEN), asked = calls(&r, FAULT_STILL_UNSEEN);
+  b.call.goes_on = true;
+  for (int i = 0; i < N; i++)
+    assert_int_equal(peer_await(&b, "t", 10000, 1, &list), MSG_OK);
+  assert_int_equal(list.n, N + 1);
+  assert_int_equal(calls(&r, FAULT_SEEN), seen);
+  assert_int_equal(calls(&r, FAULT_STILL_UNSEEN), asked + 1);
+  msg_list_clear(&list);
+  rig_close(&r);
+}
+
 /* A message that is not told yet is found at once when this process put it. */
 static void what_this_process_put_is_found_before_it_is_told(void **state) {
   rig r;
@@ -288,6 +317,7 @@ int main(void) {
       cmocka_unit_test(an_await_that_waits_needs_no_look),
       cmocka_unit_test(what_came_between_two_calls_needs_no_look),
       cmocka_unit_test(a_backlog_needs_few_looks),
+      cmocka_unit_test(a_burst_before_a_look_needs_few_calls),
       cmocka_unit_test(what_this_process_put_is_found_before_it_is_told),
       cmocka_unit_test(what_was_not_told_is_found_at_the_end),
       cmocka_unit_test(an_inbox_that_overflows_loses_nothing),

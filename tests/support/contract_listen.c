@@ -268,6 +268,40 @@ static void seen_is_won_once(void **state) {
   msg_list_clear(&list);
 }
 
+static void still_unseen_is_what_seen_would_win(void **state) {
+  contract *k = *state;
+  msg_list list = MSG_LIST_INIT, ids = MSG_LIST_INIT;
+  msg_actor actor = contract_actor(k, "a");
+  bool won[3] = {false, false, false}, still[3] = {true, false, true};
+  if (!k->s->ops->still_unseen)
+    return;
+  OK(listen_rc(k, "a", "t", false));
+  PUT(.topic = "t", .text = "1");
+  PUT(.topic = "t", .text = "2", .to = "a");
+  msg_oid gone = PUT(.topic = "t", .text = "3");
+  contract_unseen(k, "a", NULL, 9, &list);
+  assert_int_equal(list.n, 3);
+  for (size_t i = 0; i < 3; i++) {
+    msg_message *m = msg_list_add(&ids);
+    assert_non_null(m);
+    m->id = list.at[i].id;
+  }
+  list.n = 1;
+  OK(k->s->ops->seen(k->s, &actor, &list, won, &k->err));
+  assert_true(won[0]);
+  OK(k->s->ops->remove(k->s, &actor, &gone, &k->err));
+  for (int i = 0; i < 2; i++) { /* it marks nothing */
+    OK(k->s->ops->still_unseen(k->s, &actor, &ids, still, &k->err));
+    assert_false(still[0] || still[2]);
+    assert_true(still[1]);
+  }
+  list.n = 3;
+  OK(k->s->ops->seen(k->s, &actor, &list, won, &k->err));
+  assert_true(won[1]);
+  msg_list_clear(&ids);
+  msg_list_clear(&list);
+}
+
 /* Another thread of the node marks so much meanwhile that the marks themselves are gone. */
 static void seen_is_won_once_however_late(void **state) {
   contract *k = *state;
@@ -402,6 +436,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(not_after_their_life),
     cmocka_unit_test(seen_loses_to_the_end_of_life),
     cmocka_unit_test(seen_is_won_once),
+    cmocka_unit_test(still_unseen_is_what_seen_would_win),
     cmocka_unit_test(seen_is_won_once_however_late),
     cmocka_unit_test(one_message_once_for_many_patterns),
     cmocka_unit_test(a_later_pattern_starts_later),

@@ -256,6 +256,18 @@ static int fake_seen_soon(msg_session *s, const msg_actor *a, const msg_list *li
   return mark_all(s, a, list, true, won, err);
 }
 
+static int fake_still_unseen(msg_session *s, const msg_actor *a, const msg_list *list, bool *still,
+                             msg_err *err) {
+  fake *f = lock(s);
+  (void)err;
+  for (size_t i = 0; i < list->n; i++) {
+    const row *r = find_locked(f, &list->at[i].id);
+    still[i] = r && !find_mark_locked(f, a->node, NULL, r->m.seq);
+  }
+  msg_mutex_unlock(f->mtx);
+  return MSG_OK;
+}
+
 /* --- claiming, settling -------------------------------------------------------------------- */
 
 static bool free_locked(const row *r, const msg_claim *q) {
@@ -538,6 +550,7 @@ static const struct msg_store_ops OPS = {
     .unseen = fake_unseen,
     .seen = fake_seen,
     .seen_soon = fake_seen_soon,
+    .still_unseen = fake_still_unseen,
     .claim = fake_claim,
     .claimable = fake_claimable,
     .settle = fake_settle,

@@ -42,10 +42,22 @@ typedef struct fault_watch {
 
 static atomic_int alive;
 
-static const char *const NAMES[FAULT_VERBS] = {
-    "put",       "get",        "listen",    "unlisten", "unseen",       "seen",
-    "seen_soon", "claim",      "claimable", "settle",   "presence_put", "presence_withdraw",
-    "deadline",  "watch_open", "watch_next"};
+static const char *const NAMES[FAULT_VERBS] = {"put",
+                                               "get",
+                                               "listen",
+                                               "unlisten",
+                                               "unseen",
+                                               "seen",
+                                               "seen_soon",
+                                               "still_unseen",
+                                               "claim",
+                                               "claimable",
+                                               "settle",
+                                               "presence_put",
+                                               "presence_withdraw",
+                                               "deadline",
+                                               "watch_open",
+                                               "watch_next"};
 
 static void rest(fault_store *f, int64_t ms) {
   int64_t until = msg_clock_mono_ms() + ms;
@@ -121,6 +133,10 @@ WRAP(presence_put, FAULT_PRESENCE_PUT, (msg_session * s, const msg_participant *
 WRAP(presence_withdraw, FAULT_PRESENCE_WITHDRAW,
      (msg_session * s, const char *node, bool only_dead, msg_err *err), node, only_dead, err)
 WRAP(deadline, FAULT_DEADLINE, (msg_session * s, int64_t *at_ms, msg_err *err), at_ms, err)
+
+WRAP(still_unseen, FAULT_STILL_UNSEEN,
+     (msg_session * s, const msg_actor *a, const msg_list *list, bool *still, msg_err *err), a,
+     list, still, err)
 
 typedef int (*seen_fn)(msg_session *, const msg_actor *, const msg_list *, bool *won, msg_err *);
 
@@ -328,6 +344,7 @@ static void fill_ops(struct msg_store_ops *o) {
   o->unseen = fault_unseen;
   o->seen = fault_seen;
   o->seen_soon = fault_seen_soon;
+  o->still_unseen = fault_still_unseen;
   o->claim = fault_claim;
   o->claimable = fault_claimable;
   o->settle = fault_settle;

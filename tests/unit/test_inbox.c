@@ -115,6 +115,36 @@ static void after_a_look_what_was_not_told_by_itself_is_unsure(void **state) {
   msg_inbox_clear(&b);
 }
 
+/* Whether they were given before the store is asked for many at once. */
+static void what_is_unsure_is_asked_for_together(void **state) {
+  (void)state;
+  msg_inbox b = {.scanned_ms = 5};
+  msg_list unsure = MSG_LIST_INIT, out = MSG_LIST_INIT;
+  const bool still[] = {true, false, true};
+  bool soon;
+  for (int i = 1; i <= 3; i++)
+    push(&b, i, 5, 10, true);
+  uint64_t upto = b.pushes;
+  assert_int_equal(msg_inbox_unsure(&b, any, NULL, 10, 0, &unsure), MSG_OK);
+  assert_int_equal(unsure.n, 3);
+  push(&b, 4, 5, 10, true);
+  msg_inbox_asked(&b, &unsure, still, upto);
+  assert_int_equal(b.n, 3); /* one was given */
+  assert_int_equal(msg_inbox_take(&b, any, NULL, 2, 0, &out, &soon), MSG_OK);
+  assert_int_equal(out.n, 2);
+  assert_true(soon);
+  msg_list_clear(&out);
+  assert_int_equal(msg_inbox_take(&b, any, NULL, 2, 0, &out, &soon), MSG_OK);
+  assert_false(soon); /* it came since */
+  msg_list_clear(&out);
+  push(&b, 5, 6, 10, true);
+  msg_list_clear(&unsure);
+  assert_int_equal(msg_inbox_unsure(&b, any, NULL, 10, 0, &unsure), MSG_OK);
+  assert_int_equal(unsure.n, 0); /* told by itself */
+  msg_list_clear(&unsure);
+  msg_inbox_clear(&b);
+}
+
 /* While one thread marks what it took, another's look does not have it too. */
 static void what_is_being_taken_is_nobody_elses(void **state) {
   (void)state;
@@ -142,6 +172,7 @@ int main(void) {
       cmocka_unit_test(bytes_are_bounded),
       cmocka_unit_test(only_what_came_since),
       cmocka_unit_test(after_a_look_what_was_not_told_by_itself_is_unsure),
+      cmocka_unit_test(what_is_unsure_is_asked_for_together),
       cmocka_unit_test(what_is_being_taken_is_nobody_elses),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -110,6 +110,7 @@ const struct msg_store_ops msg_mongo_ops = {
     .unseen = msg_mongo_unseen,
     .seen = msg_mongo_seen,
     .seen_soon = msg_mongo_seen_soon,
+    .still_unseen = msg_mongo_still_unseen,
     .claim = msg_mongo_claim_due,
     .claimable = msg_mongo_claimable_due,
     .settle = msg_mongo_settle_due,

@@ -266,6 +266,7 @@ int msg_mongo_settle(msg_session *, const msg_actor *, const msg_settle *, msg_s
 int msg_mongo_unseen(msg_session *, const msg_actor *, const msg_unseen *, msg_list *, msg_err *);
 int msg_mongo_seen(msg_session *, const msg_actor *, const msg_list *, bool *, msg_err *);
 int msg_mongo_seen_soon(msg_session *, const msg_actor *, const msg_list *, bool *, msg_err *);
+int msg_mongo_still_unseen(msg_session *, const msg_actor *, const msg_list *, bool *, msg_err *);
 int msg_mongo_apply(msg_session *, const msg_actor *, msg_unit *, msg_err *);
 int msg_mongo_undo(msg_session *, const msg_actor *, msg_unit *, msg_err *);
 int msg_mongo_change(msg_session *, const msg_actor *, const msg_oid *, const msg_update *,

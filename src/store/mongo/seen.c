@@ -89,6 +89,25 @@ static int handing_of(const msg_mongo_session *s, const msg_list *list, const ms
   return MSG_OK;
 }
 
+/* Marks under way are not in the store yet, those written since they were copied are. */
+static int judge_one(struct handing *h, const char *node, msg_err *err) {
+  msg_mongo_ids marks = {0};
+  int rc = msg_mongo_marks_copy(&h->at, node, &marks, err);
+  for (size_t i = 0; rc == MSG_OK && i < h->rows.n; i++)
+    h->mine[i] = !msg_mongo_ids_have(&marks, &h->rows.at[i].id);
+  if (rc == MSG_OK)
+    rc = judge_by_store(&h->at, node, &h->rows, h->mine, h->won, err);
+  msg_mongo_ids_clear(&marks);
+  return rc;
+}
+
+static int judge(struct handing *h, size_t n, const char *node, msg_err *err) {
+  int rc = MSG_OK;
+  for (size_t i = 0; rc == MSG_OK && i < n; i++)
+    rc = judge_one(&h[i], node, err);
+  return rc;
+}
+
 /* All or none: what could not be judged may be another's. */
 static int hand_out(struct handing *h, size_t n, const char *node, bool soon, msg_err *err) {
   int rc = n ? msg_mongo_chores_start(h->at.store, err) : MSG_OK;
@@ -133,8 +152,10 @@ static int find_spots(msg_mongo_session *s, const msg_list *list, bool soon, msg
   return rc;
 }
 
+enum how { BY_STORE, SOON, WITHOUT_MARK };
+
 /* Copies in the lanes of others are theirs. */
-static int seen(msg_session *base, const msg_actor *actor, const msg_list *list, bool soon,
+static int seen(msg_session *base, const msg_actor *actor, const msg_list *list, enum how how,
                 bool *won, msg_err *err) {
   msg_mongo_session *s = (msg_mongo_session *)base;
   msg_mongo_spots spots = {0};
@@ -144,14 +165,15 @@ static int seen(msg_session *base, const msg_actor *actor, const msg_list *list,
     return MSG_OK;
   memset(won, 0, list->n * sizeof *won);
   const msg_mongo_place *lane = msg_mongo_place_lane(s, actor->node);
-  int rc = find_spots(s, list, soon, &spots, err);
+  int rc = find_spots(s, list, how == SOON, &spots, err);
   if (rc == MSG_OK && !(h = msg_zalloc((spots.n + 1) * sizeof *h)))
     rc = msg_err_nomem(err);
   for (size_t i = 0; rc == MSG_OK && i < spots.n; i++)
     if (spots.at[i].place->kind != MSG_MONGO_LANES || spots.at[i].place == lane)
       rc = handing_of(s, list, &spots.at[i], &h[n++], err);
   if (rc == MSG_OK)
-    rc = hand_out(h, n, actor->node, soon, err);
+    rc = how == WITHOUT_MARK ? judge(h, n, actor->node, err)
+                             : hand_out(h, n, actor->node, how == SOON, err);
   if (rc == MSG_OK)
     note_whose(h, n, list, won);
   for (size_t i = 0; i < n; i++)
@@ -163,10 +185,15 @@ static int seen(msg_session *base, const msg_actor *actor, const msg_list *list,
 
 int msg_mongo_seen(msg_session *base, const msg_actor *actor, const msg_list *list, bool *won,
                    msg_err *err) {
-  return seen(base, actor, list, false, won, err);
+  return seen(base, actor, list, BY_STORE, won, err);
 }
 
 int msg_mongo_seen_soon(msg_session *base, const msg_actor *actor, const msg_list *list, bool *won,
                         msg_err *err) {
-  return seen(base, actor, list, true, won, err);
+  return seen(base, actor, list, SOON, won, err);
+}
+
+int msg_mongo_still_unseen(msg_session *base, const msg_actor *actor, const msg_list *list,
+                           bool *still, msg_err *err) {
+  return seen(base, actor, list, WITHOUT_MARK, still, err);
 }
