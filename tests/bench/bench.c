@@ -305,7 +305,8 @@ static void leave_out(const char *why, int argc, char **argv) {
   puts("");
 }
 
-/* Three nodes, which end with this process. Their URI goes into the environment; false: none. */
+/* Three nodes, which end with this process, on the disk as a user's are. Their URI goes into the
+ * environment; false: none. */
 static bool start_servers(int *pid) {
   int ends[2];
   char uri[512] = "";
@@ -317,7 +318,8 @@ static bool start_servers(int *pid) {
     close(ends[0]);
     close(ends[1]);
     setenv("MSG_BUILD", BENCH_BUILD, 1);
-    execl(BENCH_PYTHON, BENCH_PYTHON, BENCH_MONGOD, "serve", "--nodes", "3", (char *)NULL);
+    execl(BENCH_PYTHON, BENCH_PYTHON, BENCH_MONGOD, "serve", "--nodes", "3", "--data", directory,
+          (char *)NULL);
     _exit(127);
   }
   close(ends[1]);

@@ -7,7 +7,7 @@
   mongod.py fixture-stop FILE
   mongod.py available FILE TEST...       without URI in FILE: 77, and the tests that did not run;
                                          FILE none: there is no adapter
-CLUSTER: --nodes N (1), --standalone
+CLUSTER: --nodes N (1), --standalone, --data FOLDER (else in memory, where there is room)
 
 The server is that of $MSG_TEST_MONGODB_URI, else a new one of the mongod that mongod_fetch finds.
 Clusters need the build's host_admin (MSG_BUILD). As module: Cluster, Admin and what tests need.
@@ -161,13 +161,14 @@ def main():
     parser.add_argument("--nodes", type=int, default=1)
     parser.add_argument("--standalone", action="store_true")
     parser.add_argument("--port", type=int)
+    parser.add_argument("--data")
     parser.add_argument("rest", nargs="*")
     words = sys.argv[1:]
     end = words.index("--") if "--" in words else len(words)
     a = parser.parse_args(words[:end])
     try:
         if a.verb in ("run", "serve"):
-            cluster = Cluster(a.nodes, a.standalone, a.port)
+            cluster = Cluster(a.nodes, a.standalone, a.port, data=a.data)
             return run(cluster, words[end + 1:]) if a.verb == "run" else serve(cluster)
         if a.verb == "fetch":
             return print(binary())

@@ -140,7 +140,7 @@ def free_ports(n):
 
 
 def roomy():
-    """A folder for data: in memory where 2 GiB are free, these tests are not about disks."""
+    """A folder for data: in memory where 2 GiB are free, tests are not about disks."""
     with contextlib.suppress(OSError):
         space = os.statvfs("/dev/shm")
         if space.f_bavail * space.f_frsize >= 2 << 30 and os.access("/dev/shm", os.W_OK):
@@ -226,12 +226,12 @@ class Cluster:
     from the main thread: the servers end with the thread that started them."""
 
     def __init__(self, nodes=1, standalone=False, port=None, args=(), options="",
-                 election_ms=2000, cache_gb=0.3):
+                 election_ms=2000, cache_gb=0.3, data=None):
         self.mongod = binary()
         self.set_name = None if standalone else "rs0"
         self.args, self.options, self.credentials = list(args), options, ""
         self.election_ms, self.cache_gb = election_ms, cache_gb
-        self.folder = tempfile.mkdtemp(prefix="msg-mongod-", dir=roomy())
+        self.folder = tempfile.mkdtemp(prefix="msg-mongod-", dir=data or roomy())
         self.janitor = subprocess.Popen(
             [sys.executable, os.path.join(HERE, "mongod.py"), "janitor", self.folder],
             stdin=subprocess.PIPE, start_new_session=True)
