@@ -179,6 +179,8 @@ static void no_checkpoint_where_the_host_makes_none(void **state) {
   host_run(second, "PRAGMA wal_autocheckpoint = 0; SELECT msg_send('t', 1)");
   host_close(second);
   assert_int_equal(size_of(path), size);
+  host_run(db, "PRAGMA wal_autocheckpoint = 6000; SELECT count(*) FROM msg_claim('work', 1)");
+  assert_int_equal(size_of(path), size);
   host_run(db, "PRAGMA wal_autocheckpoint = 1000; SELECT count(*) FROM msg_claim('work', 1)");
   assert_true(size_of(path) > size);
   host_close(reader);

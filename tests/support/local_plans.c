@@ -110,8 +110,10 @@ static const char *const NAMES[] = {"t", "p", "q", "x", "o", "topics", "one"};
 /* A range of numbers: the way of it cannot be named, and where an ANALYZE met a table with one or
  * two messages SQLite (3.40 and 3.53) goes from end to end of it. */
 static const char *const RANGES[] = {
-    "seq BETWEEN ?1 AND ?2", "seq BETWEEN ?2 AND ?3", "seq BETWEEN ?5 AND ?6",
-    "m.seq >= ?3",           "number >= ?2",
+    "seq BETWEEN ?1 AND ?2",
+    "seq BETWEEN ?2 AND ?3",
+    "m.seq >= ?3",
+    "number >= ?2",
 };
 
 static bool is_range(const char *sql) {

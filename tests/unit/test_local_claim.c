@@ -103,6 +103,34 @@ static void a_claim_counts_each_delivery(void **state) {
   assert_int_equal(local_number(&rig, "SELECT attempts FROM msg_store_message WHERE seq = 1"), 2);
 }
 
+static int64_t steps;
+
+static int count_step(void *arg) {
+  (void)arg;
+  steps++;
+  return 0;
+}
+
+static int64_t steps_of_claim(int waiting) {
+  local_claimed(&rig, "t", 10000);
+  for (int i = 0; i < waiting; i++)
+    put_with("t", "x", 5, 0, 0, NULL, NULL);
+  local_sql(&rig, "UPDATE msg_store_message SET deliver_at = 1;" /* all at one time */
+                  "UPDATE msg_store_ready SET deliver_at = 1");
+  steps = 0;
+  sqlite3_progress_handler(rig.db, 1, count_step, NULL);
+  local_claimed(&rig, "t", 10);
+  sqlite3_progress_handler(rig.db, 0, NULL, NULL);
+  return steps;
+}
+
+static void a_claim_reads_no_more_than_it_takes(void **state) {
+  (void)state;
+  steps_of_claim(20);
+  int64_t few = steps_of_claim(20), many = steps_of_claim(2000);
+  assert_true(many <= few + few / 4);
+}
+
 static void broadcasts_are_not_claimed(void **state) {
   (void)state;
   msg_message m = local_message("t", "x");
@@ -379,6 +407,7 @@ int main(void) {
       TEST(kinds_are_merged_in_order),
       TEST(ready_without_a_message),
       TEST(a_claim_counts_each_delivery),
+      TEST(a_claim_reads_no_more_than_it_takes),
       TEST(broadcasts_are_not_claimed),
       TEST(expired_is_never_handed_out),
       TEST(many_expired_in_front),

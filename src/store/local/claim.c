@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/str.h"
 #include "store/local/candidates.h"
 #include "store/local/lease.h"
 #include "store/local/move.h"
@@ -15,6 +16,8 @@
 
 /* How often one call sweeps for more before it gives up (256 rows each). */
 #define ROUNDS_MAX 16
+/* So many places are looked at for their messages where one was found without, at least. */
+#define ORPHANS 256
 
 /* No row where the wide way has a say. */
 static const char SQL_NARROW[] = MSG_LOCAL_READY_ROWS
@@ -31,14 +34,13 @@ static const char SQL_TAKE_ONE[] =
 /* What SQL_NARROW gave, by its last row, while nobody else can write. */
 static const char SQL_TAKE_RANGE[] = "DELETE FROM @.msg_store_ready WHERE queue = ?1 AND topic = ?2"
                                      " AND (priority, deliver_at, seq) <= (?3, ?4, ?5)";
-/* Where it is a run of numbers of one priority, and none was delivered more often than another: no
- * other row is inside. */
-#define RUN                                                                                        \
-  " @.msg_store_ready WHERE queue = ?1 AND topic = ?2 AND priority = ?3 AND deliver_at <= ?4"      \
-  " AND +seq BETWEEN ?5 AND ?6"
-static const char SQL_CLAIM_RUN[] =
-    "INSERT INTO @.msg_store_claim(seq, lease, attempts) SELECT seq, ?7, ?8 FROM" RUN;
-static const char SQL_TAKE_RUN[] = "DELETE FROM" RUN;
+/* Where they are of one priority. */
+#define ALIKE                                                                                      \
+  " @.msg_store_ready WHERE queue = ?1 AND topic = ?2 AND priority = ?3"                           \
+  " AND (deliver_at, seq) <= (?4, ?5)"
+static const char SQL_CLAIM_ALIKE[] =
+    "INSERT INTO @.msg_store_claim(seq, lease, attempts) SELECT seq, ?6, ?7 FROM" ALIKE;
+static const char SQL_TAKE_ALIKE[] = "DELETE FROM" ALIKE;
 
 struct claiming {
   const msg_actor *actor;
@@ -122,7 +124,7 @@ static int drop_orphans(msg_local_session *s, struct claiming *c, msg_err *err) 
       "  WHERE " MSG_LOCAL_MESSAGE("state", "o.seq") " IS NOT 1)";
   int64_t dropped = 0;
   int rc = msg_local_exec(s, sql, &dropped, err, "tti", s->queue, exact_topic(c->claim),
-                          (int64_t)c->found.first.n);
+                          (int64_t)(c->found.first.n < ORPHANS ? ORPHANS : c->found.first.n));
   c->gaps = c->gaps || dropped > 0;
   return rc;
 }
@@ -234,16 +236,20 @@ static int take_range(msg_local_session *s, const struct claiming *c, msg_err *e
                         (int64_t)last->priority, last->deliver_at_ms, last->seq);
 }
 
-static int lease_run(msg_local_session *s, const struct claiming *c, const msg_local_lease *l,
-                     msg_err *err) {
+static int lease_alike(msg_local_session *s, const struct claiming *c, const msg_local_lease *l,
+                       msg_err *err) {
   const msg_message *last = &c->out->at[c->out->n - 1];
   const char *topic = exact_topic(c->claim);
-  int64_t priority = last->priority;
-  int rc =
-      msg_local_exec(s, SQL_CLAIM_RUN, NULL, err, "ttiiiiii", s->queue, topic, priority,
-                     last->deliver_at_ms, l->first, l->last, c->lease, (int64_t)last->attempts);
-  return rc == MSG_OK ? msg_local_exec(s, SQL_TAKE_RUN, NULL, err, "ttiiii", s->queue, topic,
-                                       priority, last->deliver_at_ms, l->first, l->last)
+  int64_t priority = last->priority, claimed = 0;
+  int rc = msg_local_exec(s, SQL_CLAIM_ALIKE, &claimed, err, "ttiiiii", s->queue, topic, priority,
+                          last->deliver_at_ms, last->seq, c->lease, (int64_t)last->attempts);
+  if (rc == MSG_OK && claimed != l->messages)
+    return msg_err_set(err, MSG_CORRUPT,
+                       "claim on '%s': msg_store_ready was changed by hand: its rows are not those "
+                       "of the messages that they name",
+                       msg_show(topic).s);
+  return rc == MSG_OK ? msg_local_exec(s, SQL_TAKE_ALIKE, NULL, err, "ttiii", s->queue, topic,
+                                       priority, last->deliver_at_ms, last->seq)
                       : rc;
 }
 
@@ -259,14 +265,14 @@ static int lease_each(msg_local_session *s, const struct claiming *c, msg_err *e
   return rc;
 }
 
-/* A run of numbers of one priority, all delivered equally often? */
-static bool is_run(const struct claiming *c, const msg_local_lease *l) {
+/* Of one priority, and delivered equally often? */
+static bool are_alike(const struct claiming *c) {
   const msg_message *m = &c->out->at[c->before];
   size_t n = c->out->n - c->before;
-  bool even = l->last - l->first == l->messages - 1 && m->priority == m[n - 1].priority;
-  for (size_t i = 1; even && i < n; i++)
-    even = m[i].attempts == m->attempts;
-  return even;
+  bool alike = m->priority == m[n - 1].priority;
+  for (size_t i = 1; alike && i < n; i++)
+    alike = m[i].attempts == m->attempts;
+  return alike;
 }
 
 static msg_local_lease lease_of(const struct claiming *c) {
@@ -293,7 +299,7 @@ static int lease(msg_local_session *s, struct claiming *c, msg_err *err) {
     rc = show_lease(c, &c->out->at[i], err);
   if (rc != MSG_OK)
     return rc;
-  return is_range(c) && is_run(c, &l) ? lease_run(s, c, &l, err) : lease_each(s, c, err);
+  return is_range(c) && are_alike(c) ? lease_alike(s, c, &l, err) : lease_each(s, c, err);
 }
 
 static int claim_work(msg_local_session *s, void *arg, msg_err *err) {

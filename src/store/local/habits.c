@@ -5,14 +5,13 @@
 
 #define UNKNOWN INT64_MIN /* left as it is */
 #define NORMAL  1         /* synchronous */
-/* Where no checkpoint of the host's own is due earlier, it is asked after so many pages. */
+/* From so many pages on the host is asked at each commit; earlier where it checkpoints earlier. */
 #define ASK_PAGES 1000
 
 static const char *const NAMES[MSG_LOCAL_HABITS] = {
     [MSG_LOCAL_SYNCHRONOUS] = "synchronous",
     [MSG_LOCAL_WAL_AUTOCHECKPOINT] = "wal_autocheckpoint",
     [MSG_LOCAL_JOURNAL_SIZE_LIMIT] = "journal_size_limit",
-    [MSG_LOCAL_SECURE_DELETE] = "secure_delete",
     [MSG_LOCAL_FULLFSYNC] = "fullfsync",
     [MSG_LOCAL_CHECKPOINT_FULLFSYNC] = "checkpoint_fullfsync",
 };
@@ -40,13 +39,9 @@ static int read_habit(msg_local_session *s, enum msg_local_habit i, msg_err *err
 
 static int set_habit(msg_local_session *s, enum msg_local_habit i, int64_t value, msg_err *err) {
   char sql[64];
-  bool fast = i == MSG_LOCAL_SECURE_DELETE && value == 2; /* read as 2 */
   if (value == UNKNOWN || value == s->habits.set[i])
     return MSG_OK;
-  if (fast)
-    sqlite3_snprintf((int)sizeof sql, sql, "PRAGMA main.secure_delete = fast");
-  else
-    sqlite3_snprintf((int)sizeof sql, sql, "PRAGMA main.%s = %lld", NAMES[i], (long long)value);
+  sqlite3_snprintf((int)sizeof sql, sql, "PRAGMA main.%s = %lld", NAMES[i], (long long)value);
   int rc = sqlite3_exec(s->db, sql, NULL, NULL, NULL);
   if (rc != SQLITE_OK)
     return msg_local_fail(s, rc, s->what, err);
@@ -62,7 +57,6 @@ static int ask(msg_local_session *s, msg_err *err) {
     if (rc == MSG_OK && i != MSG_LOCAL_SYNCHRONOUS && i != MSG_LOCAL_WAL_AUTOCHECKPOINT)
       rc = set_habit(s, i, s->habits.host[i], err);
   }
-  s->habits.known = rc == MSG_OK;
   return rc;
 }
 
@@ -74,18 +68,20 @@ static int after_commit(void *session, sqlite3 *db, const char *schema, int page
   msg_local_session *s = session;
   const int64_t *due = &s->habits.host[MSG_LOCAL_WAL_AUTOCHECKPOINT];
   s->habits.wal = true;
-  if (s->host && pages >= (*due > 0 ? *due : ASK_PAGES) && ask(s, NULL) == MSG_OK && *due > 0 &&
-      pages >= *due)
+  if (s->host && pages >= (*due > 0 && *due < ASK_PAGES ? *due : ASK_PAGES) &&
+      ask(s, NULL) == MSG_OK && *due > 0 && pages >= *due)
     sqlite3_wal_checkpoint_v2(db, schema, SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
   return SQLITE_OK;
 }
 
 /* ---- life ---- */
 
-void msg_local_habits_init(msg_local_session *s) {
+int msg_local_habits_init(msg_local_session *s, msg_err *err) {
   for (int i = 0; i < MSG_LOCAL_HABITS; i++)
     s->habits.host[i] = s->habits.set[i] = UNKNOWN;
   sqlite3_wal_hook(s->db, after_commit, s); /* in place of SQLite's own checkpoints */
+  int rc = sqlite3_exec(s->db, "PRAGMA secure_delete = 1", NULL, NULL, NULL);
+  return rc == SQLITE_OK ? MSG_OK : msg_local_fail(s, rc, "open", err);
 }
 
 void msg_local_act_for(msg_session *own, msg_host *host) {
@@ -93,16 +89,12 @@ void msg_local_act_for(msg_session *own, msg_host *host) {
 }
 
 int msg_local_habits_keep(msg_local_session *s, msg_err *err) {
-  bool lax = s->claiming && s->habits.wal;
-  int64_t level = UNKNOWN;
-  int rc = MSG_OK;
   if (!s->host)
     return MSG_OK;
-  if (!lax || !s->habits.known)
-    rc = ask(s, err);
-  if (rc == MSG_OK)
-    level = s->habits.host[MSG_LOCAL_SYNCHRONOUS];
+  if (s->claiming && s->habits.wal)
+    return set_habit(s, MSG_LOCAL_SYNCHRONOUS, NORMAL, err);
+  int rc = ask(s, err);
   return rc == MSG_OK
-             ? set_habit(s, MSG_LOCAL_SYNCHRONOUS, lax && level > NORMAL ? NORMAL : level, err)
+             ? set_habit(s, MSG_LOCAL_SYNCHRONOUS, s->habits.host[MSG_LOCAL_SYNCHRONOUS], err)
              : rc;
 }

@@ -17,27 +17,25 @@ enum msg_local_habit {
   MSG_LOCAL_SYNCHRONOUS,
   MSG_LOCAL_WAL_AUTOCHECKPOINT,
   MSG_LOCAL_JOURNAL_SIZE_LIMIT,
-  MSG_LOCAL_SECURE_DELETE,
   MSG_LOCAL_FULLFSYNC,
   MSG_LOCAL_CHECKPOINT_FULLFSYNC,
   MSG_LOCAL_HABITS
 };
 
 typedef struct msg_local_habits {
-  bool known;                     /* read once */
   bool wal;                       /* a commit has gone into a WAL */
   int64_t host[MSG_LOCAL_HABITS]; /* as read last */
   int64_t set[MSG_LOCAL_HABITS];  /* of our own connection */
 } msg_local_habits;
 
-/** Of a new own connection: it checkpoints for nobody before it acts for a host. */
-void msg_local_habits_init(msg_local_session *s);
+/** Of a new own connection: it checkpoints for nobody before it acts for a host, and overwrites what
+ *  it deletes, for the host may want that. Errors: of the PRAGMA. */
+int msg_local_habits_init(msg_local_session *s, msg_err *err);
 /** Before each write of an own connection: as durable as the host's own commits. A claim need not
  *  reach the disk: in a power cut its owner is gone as well, and the message is ready again, as if
- *  nobody had claimed it. In WAL mode it is not waited for (synchronous = NORMAL: the file stays
- *  whole, and the next commit that is waited for takes the claim along), and the host is not asked:
- *  what a claim deletes is no payload either.
- *  Errors: of reading or setting PRAGMAs. */
+ *  nobody had claimed it. In WAL mode it is not waited for, and the host is not asked, but
+ *  synchronous = NORMAL, so that checkpoints are whole; the next commit that is waited for takes the
+ *  claim along. Errors: of reading or setting PRAGMAs. */
 int msg_local_habits_keep(msg_local_session *s, msg_err *err);
 
 #endif

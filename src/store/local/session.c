@@ -227,7 +227,7 @@ int msg_local_session_open(msg_store *store, msg_host *host, const char *queue,
   else
     rc = msg_local_connect(s->store, true, &s->db, err);
   if (rc == MSG_OK && s->own)
-    msg_local_habits_init(s);
+    rc = msg_local_habits_init(s, err);
   if (rc != MSG_OK) {
     msg_local_session_close(&s->base);
     return rc;
