@@ -28,14 +28,14 @@ typedef struct msg_local_habits {
   int64_t set[MSG_LOCAL_HABITS];  /* of our own connection */
 } msg_local_habits;
 
-/** Of a new own connection: it checkpoints for nobody before it acts for a host, and overwrites what
- *  it deletes, for the host may want that. Errors: of the PRAGMA. */
+/** Of a new own connection: it checkpoints for nobody before it acts for a host, and overwrites
+ *  what it deletes, for the host may want that. Errors: of the PRAGMA. */
 int msg_local_habits_init(msg_local_session *s, msg_err *err);
 /** Before each write of an own connection: as durable as the host's own commits. A claim need not
  *  reach the disk: in a power cut its owner is gone as well, and the message is ready again, as if
  *  nobody had claimed it. In WAL mode it is not waited for, and the host is not asked, but
- *  synchronous = NORMAL, so that checkpoints are whole; the next commit that is waited for takes the
- *  claim along. Errors: of reading or setting PRAGMAs. */
+ *  synchronous = NORMAL, so that checkpoints are whole; the next commit that is waited for takes
+ *  the claim along. Errors: of reading or setting PRAGMAs. */
 int msg_local_habits_keep(msg_local_session *s, msg_err *err);
 
 #endif
