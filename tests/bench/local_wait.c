@@ -91,26 +91,35 @@ static double wake(const char *role, double *worst) {
 }
 
 /* ---- idle ---- */
-static void *wait_idle(void *path) {
-  sqlite3 *db = bench_open(path, "NORMAL", true);
+typedef struct idling {
+  char *path;
+  int seconds;
+  sqlite3 *db; /* open when the thread ends */
+} idling;
+
+static void *idle_waiter(void *arg) {
+  idling *i = arg;
   char sql[64];
-  snprintf(sql, sizeof sql, "SELECT msg_await('idle', %d)", (IDLE_S + 2) * 1000);
-  bench_exec(db, sql);
-  bench_close(db);
+  i->db = bench_open(i->path, "NORMAL", true);
+  snprintf(sql, sizeof sql, "SELECT msg_await('idle', %d)", i->seconds * 1000);
+  bench_exec(i->db, "SELECT msg_await('idle', 0)");
+  bench_exec(i->db, sql);
   return NULL;
 }
 
 /* Of one that has been waiting for a second, by a thread that only sleeps. */
 int bench_role_idle(int argc, char **argv) {
   pthread_t thread;
+  idling one = {.path = argv[0], .seconds = IDLE_S + 2};
   (void)argc;
-  if (pthread_create(&thread, NULL, wait_idle, argv[0]) != 0)
+  if (pthread_create(&thread, NULL, idle_waiter, &one) != 0)
     bench_die("idle", "no thread");
   sleep(1);
   double cpu = bench_cpu();
   sleep(IDLE_S);
   printf("%.6f\n", (bench_cpu() - cpu) * 1000 / IDLE_S);
   pthread_join(thread, NULL);
+  bench_close(one.db);
   return 0;
 }
 
@@ -163,28 +172,23 @@ static double child_figure(const char *role, const char *path, const char *arg) 
   return strtod(text, NULL);
 }
 
-static void *idle_waiter(void *path) {
-  sqlite3 *db = bench_open(path, "NORMAL", true);
-  bench_exec(db, "SELECT msg_await('idle', 0)");
-  bench_exec(db, "SELECT msg_await('idle', 4000)");
-  return db;
-}
-
 /* Commits seen by another connection while 50 waiters of one process wait. */
 static double idle_writes(char *path) {
   pthread_t thread[IDLE_WAITERS];
-  for (int i = 0; i < IDLE_WAITERS; i++)
-    if (pthread_create(&thread[i], NULL, idle_waiter, path) != 0)
+  idling waiter[IDLE_WAITERS];
+  for (int i = 0; i < IDLE_WAITERS; i++) {
+    waiter[i] = (idling){.path = path, .seconds = 4};
+    if (pthread_create(&thread[i], NULL, idle_waiter, &waiter[i]) != 0)
       abort();
+  }
   sleep(2);
   sqlite3 *db = bench_open(path, "NORMAL", false);
   int64_t before = bench_int(db, "PRAGMA data_version");
   sleep(2);
   int64_t after = bench_int(db, "PRAGMA data_version");
   for (int i = 0; i < IDLE_WAITERS; i++) {
-    void *waiter = NULL;
-    pthread_join(thread[i], &waiter);
-    bench_close(waiter);
+    pthread_join(thread[i], NULL);
+    bench_close(waiter[i].db);
   }
   bench_close(db);
   return (double)(after - before);

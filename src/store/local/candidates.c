@@ -51,9 +51,7 @@ bool msg_local_claim_wants(const msg_claim *claim, const char *topic) {
 
 static int add(msg_local_candidates *out, sqlite3_stmt *stmt, msg_err *err) {
   bool wanted;
-  msg_local_first one = {.priority = sqlite3_column_int(stmt, 0),
-                         .deliver_at = sqlite3_column_int64(stmt, 1),
-                         .seq = sqlite3_column_int64(stmt, 2)};
+  msg_local_first one = msg_local_first_read(stmt);
   out->met++;
   return msg_local_firsts_add(&out->first, &one, &wanted, err);
 }
@@ -155,11 +153,9 @@ static int find_by_name(msg_local_session *s, struct search *f, const char *topi
 static int add_waiting(void *arg, const msg_local_waiting *row, bool *more, msg_err *err) {
   struct search *f = arg;
   bool wanted;
-  msg_local_first one = {
-      .priority = row->priority, .deliver_at = row->deliver_at_ms, .seq = row->seq};
   f->out->wide = true;
   *more = row->nth < (size_t)f->count;
-  return msg_local_firsts_add(&f->out->first, &one, &wanted, err);
+  return msg_local_firsts_add(&f->out->first, &row->first, &wanted, err);
 }
 
 static int find_addressed(msg_local_session *s, struct search *f, msg_err *err) {

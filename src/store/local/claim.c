@@ -53,7 +53,6 @@ struct claiming {
   msg_list *out;
   size_t base;    /* out->n before the call */
   size_t before;  /* out->n before this round */
-  bool narrow;    /* this round's candidates are the first that are ready */
   bool gaps;      /* this round: one that was found was buried or not there */
   msg_oid *spent; /* whose rolled-back deliveries this round counts */
   size_t spent_n, spent_cap;
@@ -66,6 +65,11 @@ static size_t missing(const struct claiming *c) {
 static const char *exact_topic(const msg_claim *claim) {
   return msg_pattern_kind_of(claim->pattern) == MSG_PATTERN_EXACT ? msg_pattern_text(claim->pattern)
                                                                   : NULL;
+}
+
+/* Are this round's candidates the first that are ready? */
+static bool is_narrow(const struct claiming *c) {
+  return c->found.unchecked;
 }
 
 static void list_cut(msg_list *l, size_t n) {
@@ -102,7 +106,7 @@ static int find(msg_local_session *s, struct claiming *c, msg_err *err) {
   msg_local_firsts_clear(&c->found.first);
   c->found.first.max = SIZE_MAX;
   c->found.wide = false;
-  c->found.unchecked = c->narrow = !wide;
+  c->found.unchecked = !wide;
   if (!wide) {
     rc = find_narrow(s, c, err);
     if (rc == MSG_OK && c->found.first.n == 0)
@@ -110,7 +114,7 @@ static int find(msg_local_session *s, struct claiming *c, msg_err *err) {
   }
   if (rc != MSG_OK || !wide)
     return rc;
-  c->found.unchecked = c->narrow = false;
+  c->found.unchecked = false;
   return find_wide(s, c, err);
 }
 
@@ -216,7 +220,7 @@ static int claim_one(msg_local_session *s, const struct claiming *c, const msg_m
 static int take_one(msg_local_session *s, const struct claiming *c, const msg_message *m,
                     msg_err *err) {
   bool addressed = m->recipient_count > 0;
-  if (c->narrow || (!addressed && m->delete_at_ms == MSG_NEVER))
+  if (is_narrow(c) || (!addressed && m->delete_at_ms == MSG_NEVER))
     return msg_local_exec(s, SQL_TAKE_ONE, NULL, err, "ttiii", s->queue, m->topic,
                           (int64_t)m->priority, m->deliver_at_ms, m->seq);
   int rc = msg_local_exec(s, "UPDATE @.msg_store_message SET state = 6 WHERE seq = ?1", NULL, err,
@@ -227,7 +231,8 @@ static int take_one(msg_local_session *s, const struct claiming *c, const msg_me
 /* All that was found is leased? Burying may have made a follower ready in between, which was not
  * read, and what is not there has no number to lease. */
 static bool is_range(const struct claiming *c) {
-  return c->narrow && !c->gaps && c->found.first.n > 1 && c->out->n - c->before == c->found.first.n;
+  return is_narrow(c) && !c->gaps && c->found.first.n > 1 &&
+         c->out->n - c->before == c->found.first.n;
 }
 
 static int take_range(msg_local_session *s, const struct claiming *c, msg_err *err) {
@@ -309,10 +314,10 @@ static int claim_work(msg_local_session *s, void *arg, msg_err *err) {
   c->spent_n = 0;
   int rc = find(s, c, err);
   if (rc == MSG_OK)
-    rc = msg_local_candidates_messages(s, &c->found,
-                                       c->narrow && c->claim->brief ? exact_topic(c->claim) : NULL,
-                                       c->now_ms, c->out, err);
-  if (rc == MSG_OK && c->narrow && c->out->n - c->before < c->found.first.n)
+    rc = msg_local_candidates_messages(
+        s, &c->found, is_narrow(c) && c->claim->brief ? exact_topic(c->claim) : NULL, c->now_ms,
+        c->out, err);
+  if (rc == MSG_OK && is_narrow(c) && c->out->n - c->before < c->found.first.n)
     rc = drop_orphans(s, c, err);
   if (rc == MSG_OK)
     rc = bury_poison(s, c, err);

@@ -4,6 +4,12 @@
 
 #include "base/mem.h"
 
+msg_local_first msg_local_first_read(sqlite3_stmt *stmt) {
+  return (msg_local_first){.priority = sqlite3_column_int(stmt, 0),
+                           .deliver_at = sqlite3_column_int64(stmt, 1),
+                           .seq = sqlite3_column_int64(stmt, 2)};
+}
+
 static int by_delivery(const void *a, const void *b) {
   const msg_local_first *x = a, *y = b;
   if (x->priority != y->priority)

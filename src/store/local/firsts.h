@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "store/local/sqlite.h"
 
 typedef struct msg_local_first {
   int64_t deliver_at, seq;
@@ -21,6 +22,8 @@ typedef struct msg_local_firsts {
   bool full; /* at[0..max) are sorted: what comes after the last of them is not wanted */
 } msg_local_firsts;
 
+/** From columns 0 to 2 of a row: priority, deliver_at, seq. */
+msg_local_first msg_local_first_read(sqlite3_stmt *stmt);
 /** *wanted false: there is enough that comes before it. Errors: MSG_NOMEM. */
 int msg_local_firsts_add(msg_local_firsts *f, const msg_local_first *one, bool *wanted,
                          msg_err *err);

@@ -1,6 +1,4 @@
 /* habits.c - see habits.h. */
-#include <string.h>
-
 #include "store/local/session.h"
 
 #define UNKNOWN INT64_MIN /* left as it is */

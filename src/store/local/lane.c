@@ -49,13 +49,11 @@ static bool wants(const msg_local_lane *lane, const char *topic) {
 
 static int hand(msg_local_session *s, struct walk *w, sqlite3_stmt *stmt, bool *more,
                 msg_err *err) {
-  msg_local_waiting row = {.nth = w->n + 1,
-                           .priority = sqlite3_column_int(stmt, 0),
-                           .deliver_at_ms = sqlite3_column_int64(stmt, 1),
-                           .seq = sqlite3_column_int64(stmt, 2)};
+  msg_local_waiting row = {.nth = w->n + 1, .first = msg_local_first_read(stmt)};
   int64_t state = w->lane->exclusive ? MSG_LOCAL_ADDRESSED : MSG_LOCAL_DIRECT;
   sqlite3_stmt *message = NULL;
-  int rc = msg_local_bound(s, sql_message, &message, err, "iii", row.seq, state, w->lane->now_ms);
+  int rc =
+      msg_local_bound(s, sql_message, &message, err, "iii", row.first.seq, state, w->lane->now_ms);
   if (rc == MSG_OK && (rc = msg_local_row(s, message, err)) == MSG_OK) {
     w->n++;
     row.in_answer_to = (const char *)sqlite3_column_text(message, 0);

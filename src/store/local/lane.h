@@ -2,6 +2,7 @@
 #ifndef MSG_LOCAL_LANE_H
 #define MSG_LOCAL_LANE_H
 
+#include "store/local/firsts.h"
 #include "store/local/session.h"
 
 /* The primary key of msg_store_lane as an index: delivery order. */
@@ -18,8 +19,7 @@ typedef struct msg_local_lane {
 } msg_local_lane;
 
 typedef struct msg_local_waiting {
-  int64_t deliver_at_ms, seq;
-  int32_t priority;
+  msg_local_first first;
   const char *in_answer_to; /* as stored; NULL none */
   size_t nth;               /* from 1, in its part of the walk */
 } msg_local_waiting;

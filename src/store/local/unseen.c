@@ -87,9 +87,7 @@ struct look {
 };
 
 static int push_row(struct look *k, sqlite3_stmt *stmt, bool *wanted, msg_err *err) {
-  msg_local_first c = {.priority = sqlite3_column_int(stmt, 0),
-                       .deliver_at = sqlite3_column_int64(stmt, 1),
-                       .seq = sqlite3_column_int64(stmt, 2)};
+  msg_local_first c = msg_local_first_read(stmt);
   return msg_local_firsts_add(&k->first, &c, wanted, err);
 }
 
@@ -312,9 +310,7 @@ static int push_waiting(void *arg, const msg_local_waiting *row, bool *more, msg
   struct look *k = arg;
   if (reserved(k->u, row->in_answer_to))
     return MSG_OK;
-  msg_local_first c = {
-      .priority = row->priority, .deliver_at = row->deliver_at_ms, .seq = row->seq};
-  return msg_local_firsts_add(&k->first, &c, more, err);
+  return msg_local_firsts_add(&k->first, &row->first, more, err);
 }
 
 static int look_directs(msg_local_session *s, struct look *k, msg_err *err) {
