@@ -275,10 +275,13 @@ static int count_step(void *arg) {
   return 0;
 }
 
-/* Instructions of SQLite. */
+/* Instructions of SQLite, with one look of the sweep: the clock shall cause no other. */
 static int64_t cost_of_a_claim(void) {
+  msg_local_session *s = (msg_local_session *)rig.session;
   int64_t steps = 0;
   msg_list list = MSG_LIST_INIT;
+  s->swept_at_ms = msg_clock_now_ms();
+  s->sweep_pause_ms = 600000;
   sqlite3_progress_handler(rig.db, 1, count_step, &steps);
   local_claim(&rig, "t", 1, &list);
   assert_int_equal(list.n, 1);
