@@ -163,8 +163,13 @@ static int take_one(msg_inbox *b, const struct msg_inbox_item *item, msg_list *o
   return MSG_OK;
 }
 
-int msg_inbox_take(msg_inbox *b, msg_inbox_fn wants, const void *arg, size_t max, uint64_t since,
-                   msg_list *out, bool *soon) {
+/* Before what is behind it comes what only the store has. */
+static bool is_beyond(const struct msg_inbox_item *item, const msg_looked *l) {
+  return l->part && msg_message_is_behind(&item->parcel->message, &l->upto);
+}
+
+int msg_inbox_take(msg_inbox *b, msg_inbox_fn wants, const void *arg, size_t max,
+                   const msg_looked *since, msg_list *out, bool *soon) {
   size_t kept = 0, i = 0;
   int rc = MSG_OK;
   *soon = true;
@@ -173,7 +178,9 @@ int msg_inbox_take(msg_inbox *b, msg_inbox_fn wants, const void *arg, size_t max
   int64_t now_ms = msg_clock_mono_ms();
   for (; i < b->n && out->n < max && rc == MSG_OK; i++) {
     struct msg_inbox_item item = b->at[i];
-    if (item.number <= since || !wants(arg, &item.parcel->message)) {
+    if (is_beyond(&item, since))
+      break;
+    if (item.number <= since->pushes || !wants(arg, &item.parcel->message)) {
       b->at[kept++] = item;
       continue;
     }
@@ -193,13 +200,13 @@ int msg_inbox_take(msg_inbox *b, msg_inbox_fn wants, const void *arg, size_t max
 }
 
 int msg_inbox_unsure(const msg_inbox *b, msg_inbox_fn wants, const void *arg, size_t max,
-                     uint64_t since, msg_list *out) {
+                     const msg_looked *since, msg_list *out) {
   int64_t now_ms = msg_clock_mono_ms();
   if (is_doubtful(b, now_ms))
     return MSG_OK;
-  for (size_t i = 0; i < b->n && out->n < max; i++) {
+  for (size_t i = 0; i < b->n && out->n < max && !is_beyond(&b->at[i], since); i++) {
     const struct msg_inbox_item *item = &b->at[i];
-    if (item->number <= since || !wants(arg, &item->parcel->message))
+    if (item->number <= since->pushes || !wants(arg, &item->parcel->message))
       continue;
     if (out->n == 0 && is_new(b, item, now_ms))
       return MSG_OK;

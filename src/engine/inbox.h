@@ -20,6 +20,15 @@ void msg_parcel_ref(msg_parcel *p);
 void msg_parcel_unref(msg_parcel *p);
 const msg_message *msg_parcel_message(const msg_parcel *p);
 
+/* How far the store was looked at for something: what it had then is handed out or in the inbox. */
+typedef struct msg_looked {
+  uint64_t epoch;  /* as of look.c: it changes when something was not kept; 0: there was no look */
+  uint64_t pushes; /* what was pushed before it was there for the look to find */
+  uint64_t puts;   /* of this process, for the node, until then */
+  bool part;       /* only as far as `upto`: there may be more behind it */
+  msg_rank upto;
+} msg_looked;
+
 typedef struct msg_inbox {
   struct msg_inbox_item {
     msg_parcel *parcel;
@@ -51,15 +60,15 @@ void msg_inbox_empty(msg_inbox *b);
 
 /** Is this one to be taken? */
 typedef bool (*msg_inbox_fn)(const void *arg, const msg_message *m);
-/** Move the first `max` that came after push number `since` and are to be taken to *out, which is
- *  empty, in delivery order. Until msg_inbox_took they are in `taking`. *soon: they came not long
- *  ago, and none can have been given before. Errors: MSG_NOMEM: only the store knows now. */
-int msg_inbox_take(msg_inbox *b, msg_inbox_fn wants, const void *arg, size_t max, uint64_t since,
-                   msg_list *out, bool *soon);
+/** Move the first `max` that are to be taken, and came since that look, to *out, which is empty, in
+ *  delivery order. Until msg_inbox_took they are in `taking`. *soon: they came not long ago, and
+ *  none can have been given before. Errors: MSG_NOMEM: only the store knows now. */
+int msg_inbox_take(msg_inbox *b, msg_inbox_fn wants, const void *arg, size_t max,
+                   const msg_looked *since, msg_list *out, bool *soon);
 /** Append to *out the first `max` that msg_inbox_take would give, by their ids alone, if the first
  *  of them would not be given *soon but for the store's word. Errors: MSG_NOMEM. */
 int msg_inbox_unsure(const msg_inbox *b, msg_inbox_fn wants, const void *arg, size_t max,
-                     uint64_t since, msg_list *out);
+                     const msg_looked *since, msg_list *out);
 /** The store was asked: those of the list that came until push number `upto` and are `still`
  *  unseen are as if a look had given them now, the others go. */
 void msg_inbox_asked(msg_inbox *b, const msg_list *list, const bool *still, uint64_t upto);

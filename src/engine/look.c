@@ -74,16 +74,21 @@ size_t msg_look_inbox_max(const msg_policy *policy) {
   return window < INBOX_MAX / INBOX_WINDOWS ? (size_t)window * INBOX_WINDOWS : INBOX_MAX;
 }
 
-/* A look that begins now. Its epoch stays the same while every message that comes is pushed to the
- * inbox, and none is lost; 0: they are not. */
+/* A look that begins now. Its epoch stays the same while the inbox loses nothing: of what is
+ * pushed, if that is at work, and of what looks left there. It is never 0. */
 static msg_looked now_of(msg_node *node) {
-  uint32_t epoch = msg_cursor_epoch(node->cursor);
+  uint64_t pushing = msg_cursor_epoch(node->cursor); /* 0: it is not */
   msg_mutex_lock(node->mtx);
-  msg_looked now = {.epoch = epoch == 0 ? 0 : (uint64_t)epoch << 32 | node->inbox.epoch,
+  msg_looked now = {.epoch = pushing << 33 | (uint64_t)node->inbox.epoch << 1 | 1,
                     .pushes = node->inbox.pushes,
                     .puts = node->puts};
   msg_mutex_unlock(node->mtx);
   return now;
+}
+
+/* Is everything that comes pushed, and nothing in the store that is not in the inbox? */
+static bool is_whole(const msg_look *l) {
+  return l->looked.epoch >> 33 != 0 && !l->looked.part && !l->owes;
 }
 
 void msg_look_begin(msg_look *l, msg_use *u, msg_call *call) {
@@ -161,6 +166,9 @@ static int look_in_store(msg_look *l, const msg_unseen *query, finding *f, msg_e
     return rc;
   f->n = f->found.n;
   f->full = f->n >= wide.max;
+  looked.part = f->full;
+  if (f->full)
+    looked.upto = msg_message_rank(&f->found.at[f->n - 1]);
   if (f->shares) {
     rc = share_found(l, query, f, err);
   } else {
@@ -168,8 +176,10 @@ static int look_in_store(msg_look *l, const msg_unseen *query, finding *f, msg_e
     msg_inbox_looked(&node->inbox, &f->found);
     msg_mutex_unlock(node->mtx);
   }
-  if (rc == MSG_OK && !f->full)
+  if (rc == MSG_OK) {
     l->looked = looked;
+    l->owes = false;
+  }
   return rc;
 }
 
@@ -196,7 +206,7 @@ static void ask_for_unsure(msg_look *l, const msg_unseen *query) {
   bool *still = NULL;
   msg_mutex_lock(node->mtx);
   uint64_t upto = node->inbox.pushes;
-  int rc = msg_inbox_unsure(&node->inbox, is_meant, query, window, l->looked.pushes, &list);
+  int rc = msg_inbox_unsure(&node->inbox, is_meant, query, window, &l->looked, &list);
   msg_mutex_unlock(node->mtx);
   if (rc == MSG_OK && list.n > query->max && (still = msg_zalloc(list.n * sizeof *still))) {
     rc = MSG_STORE(l->use, session, still_unseen, &l->use->actor, &list, still, NULL);
@@ -215,8 +225,7 @@ static int look_in_inbox(msg_look *l, const msg_unseen *query, finding *f, bool 
   if (f->shares && l->call->session->ops->still_unseen)
     ask_for_unsure(l, query);
   msg_mutex_lock(node->mtx);
-  int rc =
-      msg_inbox_take(&node->inbox, is_meant, query, query->max, l->looked.pushes, &f->found, soon);
+  int rc = msg_inbox_take(&node->inbox, is_meant, query, query->max, &l->looked, &f->found, soon);
   msg_mutex_unlock(node->mtx);
   f->n = f->found.n;
   return rc == MSG_OK ? MSG_OK : msg_err_nomem(err);
@@ -234,13 +243,16 @@ static msg_looked *looked_locked(msg_node *node, const msg_pattern *pattern) {
   return NULL;
 }
 
-/* Goes on where another look ended, unless this process has put something for it since. */
+/* Goes on where another look ended. */
 static void recall(msg_look *l, const msg_unseen *query) {
   msg_node *node = l->use->node;
   msg_mutex_lock(node->mtx);
   const msg_looked *at = looked_locked(node, query->pattern);
-  if (at && at->epoch != 0 && at->puts == node->puts)
+  bool is_last = at && at->epoch != 0 && at->puts == node->puts;
+  if (is_last || (at && l->looked.epoch == 0)) {
     l->looked = *at;
+    l->owes = !is_last;
+  }
   msg_mutex_unlock(node->mtx);
 }
 
@@ -280,7 +292,7 @@ static void end_turn(msg_look *l) {
 
 static int look_in_turn(msg_look *l, const msg_unseen *query, finding *f, msg_err *err) {
   int rc = look_in_store(l, query, f, err);
-  if (rc == MSG_OK && !f->full)
+  if (rc == MSG_OK)
     remember(l, query);
   end_turn(l);
   return rc;
@@ -291,11 +303,10 @@ static bool is_in_inbox(msg_look *l, const msg_unseen *query, finding *f, bool *
                         msg_err *err) {
   if (l->goes_on && f->shares)
     recall(l, query);
-  bool known = l->looked.epoch != 0 && l->looked.epoch == now_of(l->use->node).epoch;
-  if (!known && !(l->goes_on && f->shares))
+  if (l->looked.epoch != now_of(l->use->node).epoch)
     return false;
   *rc = look_in_inbox(l, query, f, soon, err);
-  return known || *rc != MSG_OK || f->n > 0;
+  return is_whole(l) || *rc != MSG_OK || f->n > 0;
 }
 
 static int look_once(msg_look *l, const msg_unseen *query, size_t *found_n, msg_list *out,

@@ -17,13 +17,6 @@
 
 #define MSG_VAIN_MAX 64
 
-/* How far it was looked at the store for something: all there was then is handed out. */
-typedef struct msg_looked {
-  uint64_t epoch;  /* as of msg_look; 0: it was not */
-  uint64_t pushes; /* what was pushed before it was there for the look to find */
-  uint64_t puts;   /* of this process, for the node, until then */
-} msg_looked;
-
 /* A pattern that is known to be registered in the store. */
 typedef struct msg_listening {
   msg_pattern *pattern;
@@ -140,6 +133,7 @@ typedef struct msg_look {
   msg_use *use;
   msg_call *call;
   bool goes_on; /* what others of the node found and left, and what was pushed, is as good */
+  bool owes;    /* but this process has put something since, which the store has in any case */
   msg_looked looked;
 } msg_look;
 

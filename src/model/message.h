@@ -88,8 +88,17 @@ typedef struct msg_list {
 msg_message *msg_list_add(msg_list *l);
 /** Free the messages and the list; it can be used again. */
 void msg_list_clear(msg_list *l);
+/* A place in delivery order. */
+typedef struct msg_rank {
+  int32_t priority;
+  int64_t deliver_at_ms, seq;
+  msg_oid id;
+} msg_rank;
+msg_rank msg_message_rank(const msg_message *m);
 /** Which is delivered first: by priority, deliver_at, seq, id. */
 int msg_message_cmp(const msg_message *a, const msg_message *b);
+/** Is it delivered behind that place? */
+bool msg_message_is_behind(const msg_message *m, const msg_rank *rank);
 /** Sort by it. */
 void msg_list_sort(msg_list *l);
 /** Is a message of this id among those from `from` on? */

@@ -20,6 +20,8 @@ static msg_oid push(msg_inbox *b, int32_t priority, int64_t told_ms, size_t max,
   return id;
 }
 
+static const msg_looked nothing = {0};
+
 static bool any(const void *arg, const msg_message *m) {
   (void)arg, (void)m;
   return true;
@@ -33,7 +35,7 @@ static void in_delivery_order(void **state) {
   int32_t priorities[] = {5, 3, 9, 3, 1};
   for (size_t i = 0; i < 5; i++)
     push(&b, priorities[i], 0, 10, true);
-  assert_int_equal(msg_inbox_take(&b, any, NULL, 3, 0, &out, &soon), MSG_OK);
+  assert_int_equal(msg_inbox_take(&b, any, NULL, 3, &nothing, &out, &soon), MSG_OK);
   assert_int_equal(out.n, 3);
   assert_int_equal(out.at[0].priority, 1);
   assert_int_equal(out.at[1].priority, 3);
@@ -83,9 +85,9 @@ static void only_what_came_since(void **state) {
   msg_list out = MSG_LIST_INIT;
   bool soon;
   push(&b, 1, 0, 10, true);
-  uint64_t since = b.pushes;
+  msg_looked since = {.pushes = b.pushes};
   msg_oid second = push(&b, 2, 0, 10, true);
-  assert_int_equal(msg_inbox_take(&b, any, NULL, 10, since, &out, &soon), MSG_OK);
+  assert_int_equal(msg_inbox_take(&b, any, NULL, 10, &since, &out, &soon), MSG_OK);
   assert_int_equal(out.n, 1);
   assert_int_equal(msg_oid_cmp(&out.at[0].id, &second), 0);
   msg_list_clear(&out);
@@ -104,11 +106,11 @@ static void after_a_look_what_was_not_told_by_itself_is_unsure(void **state) {
   assert_int_equal(found.n, 1);
   assert_int_equal(b.n, 0); /* it is the look's */
   push(&b, 1, b.scanned_ms, 10, true);
-  assert_int_equal(msg_inbox_take(&b, any, NULL, 10, 0, &out, &soon), MSG_OK);
+  assert_int_equal(msg_inbox_take(&b, any, NULL, 10, &nothing, &out, &soon), MSG_OK);
   assert_false(soon);
   msg_list_clear(&out);
   push(&b, 1, b.scanned_ms + 1, 10, true);
-  assert_int_equal(msg_inbox_take(&b, any, NULL, 10, 0, &out, &soon), MSG_OK);
+  assert_int_equal(msg_inbox_take(&b, any, NULL, 10, &nothing, &out, &soon), MSG_OK);
   assert_true(soon);
   msg_list_clear(&out);
   msg_list_clear(&found);
@@ -125,21 +127,21 @@ static void what_is_unsure_is_asked_for_together(void **state) {
   for (int i = 1; i <= 3; i++)
     push(&b, i, 5, 10, true);
   uint64_t upto = b.pushes;
-  assert_int_equal(msg_inbox_unsure(&b, any, NULL, 10, 0, &unsure), MSG_OK);
+  assert_int_equal(msg_inbox_unsure(&b, any, NULL, 10, &nothing, &unsure), MSG_OK);
   assert_int_equal(unsure.n, 3);
   push(&b, 4, 5, 10, true);
   msg_inbox_asked(&b, &unsure, still, upto);
   assert_int_equal(b.n, 3); /* one was given */
-  assert_int_equal(msg_inbox_take(&b, any, NULL, 2, 0, &out, &soon), MSG_OK);
+  assert_int_equal(msg_inbox_take(&b, any, NULL, 2, &nothing, &out, &soon), MSG_OK);
   assert_int_equal(out.n, 2);
   assert_true(soon);
   msg_list_clear(&out);
-  assert_int_equal(msg_inbox_take(&b, any, NULL, 2, 0, &out, &soon), MSG_OK);
+  assert_int_equal(msg_inbox_take(&b, any, NULL, 2, &nothing, &out, &soon), MSG_OK);
   assert_false(soon); /* it came since */
   msg_list_clear(&out);
   push(&b, 5, 6, 10, true);
   msg_list_clear(&unsure);
-  assert_int_equal(msg_inbox_unsure(&b, any, NULL, 10, 0, &unsure), MSG_OK);
+  assert_int_equal(msg_inbox_unsure(&b, any, NULL, 10, &nothing, &unsure), MSG_OK);
   assert_int_equal(unsure.n, 0); /* told by itself */
   msg_list_clear(&unsure);
   msg_inbox_clear(&b);
@@ -152,7 +154,7 @@ static void what_is_being_taken_is_nobody_elses(void **state) {
   msg_list found = MSG_LIST_INIT, out = MSG_LIST_INIT;
   bool soon;
   msg_oid id = push(&b, 1, 0, 10, true);
-  assert_int_equal(msg_inbox_take(&b, any, NULL, 10, 0, &out, &soon), MSG_OK);
+  assert_int_equal(msg_inbox_take(&b, any, NULL, 10, &nothing, &out, &soon), MSG_OK);
   msg_list_add(&found)->id = id;
   msg_inbox_looked(&b, &found);
   assert_int_equal(found.n, 0);
