@@ -4,7 +4,7 @@ import sqlite3
 import threading
 import time
 
-from harness import Case, OwnServer, java_message, long, main, now_ms, oid, until
+from harness import Background, Case, OwnServer, java_message, long, main, now_ms, oid, until
 
 
 class Layout(Case):
@@ -176,6 +176,28 @@ class Lanes(Layout):
             self.assertRegex(str(error), "holds|meanwhile|no lane")
             return 0
 
+    def test_lanes_come_and_go_under_looks(self):
+        n, end, looks = self.node("dual", "n"), threading.Event(), 0
+
+        def come_and_go():
+            while not end.is_set():
+                for k in range(5):
+                    self.insert(java_message("t", recipients=["x"]), collection="msg_dm_x%d" % k)
+                for k in range(5):
+                    self.drop("msg_dm_x%d" % k)
+        thread = Background(come_and_go)
+        until_s = time.time() + 4
+        try:
+            while time.time() < until_s:
+                n.rows("SELECT * FROM msg_messages")
+                n.rows("SELECT * FROM msg_topics")
+                n.rows("SELECT * FROM msg_lanes")
+                looks += 3
+        finally:
+            end.set()
+            thread.result()
+        print("%d looks while lanes came and went" % looks)
+
     def test_ours_survives_a_hasty_sweep(self):
         """Quirk D12: a Java node drops live empty lanes when it starts."""
         n, sender = self.node("dual", "n"), self.node("dual")
@@ -195,6 +217,25 @@ class Refused(OwnServer, Layout):
         self.drop("msg_dm_n")
         until(lambda: "msg_dm_n" in self.collections())
         self.assertIn("delete_at_1", self.indexes("msg_dm_n"))
+
+
+    LOOKS = ["SELECT id FROM msg_messages", "SELECT topic, depth FROM msg_topics",
+             "SELECT queue, depth FROM msg_queues", "SELECT lane, depth FROM msg_lanes",
+             "SELECT msg_ack('%s')" % ("a" * 24)]
+
+    def test_a_collection_that_goes_under_a_look_has_nothing(self):
+        for layout in ("dual", "multi"):
+            n, sender = self.node(layout, "n-" + layout), self.node(layout)
+            sender.send("t", "1", recipient="n-" + layout)
+            for sql in self.LOOKS:
+                rows = n.rows(sql)
+                self.fail_point({"times": 2}, failCommands=["aggregate"], errorCode=26)
+                self.assertEqual(n.rows(sql), rows, sql)
+                self.fail_point({"times": 100}, failCommands=["aggregate"], errorCode=26)
+                self.assertFails("failpoint", n.rows, sql)  # it was asked
+                self.fail_point("off")
+            n.close()
+            sender.close()
 
 
 class _Sending:

@@ -26,8 +26,8 @@ static int places_of(msg_mongo_session *s, msg_mongo_use *u, const char *asker,
   return rc == MSG_OK && s->queue->main ? msg_mongo_places_add(out, s->queue->main, err) : rc;
 }
 
-static mongoc_cursor_t *query(const msg_mongo_session *s, msg_mongo_use *u,
-                              const msg_mongo_places *places, const msg_oid *to) {
+static int query(const msg_mongo_session *s, msg_mongo_use *u, const msg_mongo_places *places,
+                 const msg_oid *to, msg_mongo_row_fn row, void *arg, msg_err *err) {
   bson_t *filter = BCON_NEW("topic", BCON_UTF8(MSG_MONGO_STATUS_TOPIC));
   bson_t *project =
       BCON_NEW("sender", BCON_INT32(1), "timestamp", BCON_INT32(1), TOPICS, BCON_INT32(1));
@@ -40,11 +40,11 @@ static mongoc_cursor_t *query(const msg_mongo_session *s, msg_mongo_use *u,
   msg_mongo_append_alive(filter, msg_mongo_now_ms(s->store));
   msg_mongo_pipe_begin(&pipe, places, filter, project);
   msg_mongo_pipe_add(&pipe, "$sort", sort);
-  mongoc_cursor_t *cursor = msg_mongo_pipe_run(&pipe, u, NULL);
+  int rc = msg_mongo_pipe_each(&pipe, u, "listeners", row, arg, err);
   bson_destroy(sort);
   bson_destroy(project);
   bson_destroy(filter);
-  return cursor;
+  return rc;
 }
 
 /* As status.c answers. */
@@ -63,7 +63,8 @@ struct telling {
 };
 
 /* Those of one node follow each other, the newest first. */
-static int tell(struct telling *t, const bson_t *doc, msg_err *err) {
+static int tell(void *arg, const bson_t *doc, msg_err *err) {
+  struct telling *t = arg;
   msg_mongo_answer a = {
       msg_mongo_get_text(doc, "sender"), msg_mongo_get_int(doc, "timestamp", 0), {0}};
   bson_iter_t it, names;
@@ -82,18 +83,12 @@ int msg_mongo_answers(msg_mongo_session *s, msg_mongo_use *u, const char *asker,
                       msg_mongo_answer_fn fn, void *arg, msg_err *err) {
   struct telling t = {.fn = fn, .arg = arg};
   msg_mongo_places places = {0};
-  const bson_t *doc;
   int rc = places_of(s, u, asker, &places, err);
-  if (rc == MSG_OK && places.n) {
-    mongoc_cursor_t *cursor = query(s, u, &places, to);
-    while ((rc = msg_mongo_next(u, cursor, "listeners", &doc, err)) == MSG_OK)
-      if ((rc = tell(&t, doc, err)) != MSG_OK)
-        break;
-    mongoc_cursor_destroy(cursor);
-  }
+  if (rc == MSG_OK && places.n)
+    rc = query(s, u, &places, to, tell, &t, err);
   msg_free(t.last);
   msg_mongo_places_clear(&places);
-  return rc == MSG_NOTFOUND ? MSG_OK : rc;
+  return rc;
 }
 
 void msg_mongo_append_no_registry(bson_t *filter) {

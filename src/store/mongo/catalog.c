@@ -121,23 +121,27 @@ int msg_mongo_everywhere(const msg_mongo_session *s, msg_mongo_use *u, msg_mongo
 
 /* ---- where something matches ---- */
 
+struct asking {
+  const msg_mongo_places *places;
+  msg_mongo_places *out;
+};
+
+static int note_place(void *arg, const bson_t *doc, msg_err *err) {
+  const struct asking *a = arg;
+  msg_mongo_place *p = msg_mongo_pipe_place(a->places, doc);
+  return p ? msg_mongo_places_add(a->out, p, err) : MSG_OK;
+}
+
 /* Those of the places. */
 static int ask(msg_mongo_use *u, const msg_mongo_places *l, const bson_t *match,
                msg_mongo_places *out, msg_err *err) {
   bson_t *project = BCON_NEW("_id", BCON_INT32(1));
+  struct asking a = {l, out};
   msg_mongo_pipe pipe;
-  const bson_t *doc;
-  int rc;
   msg_mongo_pipe_begin_one(&pipe, l, match, project);
-  mongoc_cursor_t *cursor = msg_mongo_pipe_run(&pipe, u, NULL);
-  while ((rc = msg_mongo_next(u, cursor, "look for a deadline", &doc, err)) == MSG_OK) {
-    msg_mongo_place *p = msg_mongo_pipe_place(l, doc);
-    if (p && (rc = msg_mongo_places_add(out, p, err)) != MSG_OK)
-      break;
-  }
-  mongoc_cursor_destroy(cursor);
+  int rc = msg_mongo_pipe_each(&pipe, u, "look for a deadline", note_place, &a, err);
   bson_destroy(project);
-  return rc == MSG_NOTFOUND ? MSG_OK : rc;
+  return rc;
 }
 
 int msg_mongo_wherever(const msg_mongo_session *s, msg_mongo_use *u, const bson_t *match,

@@ -79,10 +79,10 @@ static void append_group(bson_t *group) {
     append_sum(group, states[i], states[i]);
 }
 
-static mongoc_cursor_t *run_count(msg_mongo_use *u, const msg_mongo_places *places, bool by_topic) {
+static int run_count(msg_mongo_use *u, const msg_mongo_places *places, bool by_topic,
+                     msg_mongo_row_fn row, void *arg, msg_err *err) {
   bson_t *there = BCON_NEW("sq.state", "{", "$ne", BCON_UTF8("done"), "}");
   bson_t *sort = BCON_NEW("_id", BCON_INT32(1));
-  bson_t *opts = BCON_NEW("allowDiskUse", BCON_BOOL(true));
   bson_t set = BSON_INITIALIZER, rough = BSON_INITIALIZER, group = BSON_INITIALIZER;
   msg_mongo_pipe pipe;
   append_state(&set);
@@ -93,14 +93,13 @@ static mongoc_cursor_t *run_count(msg_mongo_use *u, const msg_mongo_places *plac
   msg_mongo_pipe_add(&pipe, "$group", &rough);
   msg_mongo_pipe_add(&pipe, "$group", &group);
   msg_mongo_pipe_add(&pipe, "$sort", sort);
-  mongoc_cursor_t *cursor = msg_mongo_pipe_run(&pipe, u, opts);
+  int rc = msg_mongo_pipe_each(&pipe, u, "count", row, arg, err);
   bson_destroy(&group);
   bson_destroy(&rough);
   bson_destroy(&set);
-  bson_destroy(opts);
   bson_destroy(sort);
   bson_destroy(there);
-  return cursor;
+  return rc;
 }
 
 static void read_count(const bson_t *doc, msg_count *out) {
@@ -132,21 +131,13 @@ static void keep_lanes(const msg_mongo_session *s, msg_mongo_places *l, const ms
 static int each_count(msg_mongo_session *s, msg_mongo_use *u, const msg_texts *people,
                       msg_mongo_row_fn row, void *arg, msg_err *err) {
   msg_mongo_places places = {0};
-  const bson_t *doc;
   int rc = msg_mongo_places_all(s, u, &places, err);
   if (people && s->queue->layout->topics)
     keep_lanes(s, &places, people);
-  if (rc != MSG_OK || places.n == 0) {
-    msg_mongo_places_clear(&places);
-    return rc;
-  }
-  mongoc_cursor_t *cursor = run_count(u, &places, people == NULL);
-  while ((rc = msg_mongo_next(u, cursor, "count", &doc, err)) == MSG_OK)
-    if ((rc = row(arg, doc, err)) != MSG_OK)
-      break;
-  mongoc_cursor_destroy(cursor);
+  if (rc == MSG_OK && places.n)
+    rc = run_count(u, &places, people == NULL, row, arg, err);
   msg_mongo_places_clear(&places);
-  return rc == MSG_NOTFOUND ? MSG_OK : rc;
+  return rc;
 }
 
 /* ---- who listens ---- */

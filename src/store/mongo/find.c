@@ -150,25 +150,27 @@ static bson_t *sort_of(const msg_filter *f) {
   return BCON_NEW("_id", BCON_INT32(f->descending_seq ? -1 : 1));
 }
 
-static mongoc_cursor_t *query_one(struct msg_mongo_find *f, const msg_mongo_place *p,
-                                  const bson_t *filter, const bson_t *sort) {
+static void query_one(struct msg_mongo_find *f, const msg_mongo_place *p, const bson_t *filter,
+                      const bson_t *sort) {
   bson_t *opts = BCON_NEW("sort", BCON_DOCUMENT(sort));
   if (f->filter.ordered && strncmp(f->s->store->version, "4.2", 3) != 0)
     BSON_APPEND_BOOL(opts, "allowDiskUse", true);
-  mongoc_cursor_t *cursor = msg_mongo_query(&f->u, p->at.messages, filter, opts);
+  msg_mongo_rows_begin(&f->rows, msg_mongo_query(&f->u, p->at.messages, filter, opts));
   bson_destroy(opts);
-  return cursor;
 }
 
-static mongoc_cursor_t *query_many(struct msg_mongo_find *f, const msg_mongo_places *places,
-                                   const bson_t *filter, const bson_t *sort) {
+static int query_many(struct msg_mongo_find *f, const msg_mongo_places *places,
+                      const bson_t *filter, const bson_t *sort, msg_err *err) {
   bson_t *opts = BCON_NEW("allowDiskUse", BCON_BOOL(true));
   msg_mongo_pipe pipe;
+  mongoc_cursor_t *cursor;
+  const bson_t *first = NULL;
   msg_mongo_pipe_begin(&pipe, places, filter, NULL);
   msg_mongo_pipe_add(&pipe, "$sort", sort);
-  mongoc_cursor_t *cursor = msg_mongo_pipe_run(&pipe, &f->u, opts);
+  int rc = msg_mongo_pipe_run(&pipe, &f->u, "find", opts, &cursor, &first, err);
+  msg_mongo_rows_begin_merged(&f->rows, cursor, rc == MSG_OK ? first : NULL);
   bson_destroy(opts);
-  return cursor;
+  return rc == MSG_NOTFOUND ? MSG_OK : rc;
 }
 
 /* Of the topics' places, those of a wanted topic. None is made: most that are asked for may not be
@@ -337,11 +339,10 @@ static int query(struct msg_mongo_find *f, const msg_mongo_places *places, msg_e
                           : MSG_OK;
   if (rc == MSG_OK) {
     append_filter(&filter, f);
-    bool one = places->n == 1;
-    msg_mongo_rows_begin(&f->rows,
-                         one ? query_one(f, places->at[0], &filter, sort)
-                             : query_many(f, places, &filter, sort),
-                         !one);
+    if (places->n > 1)
+      rc = query_many(f, places, &filter, sort, err);
+    else
+      query_one(f, places->at[0], &filter, sort);
   }
   bson_destroy(sort);
   bson_destroy(&filter);

@@ -80,40 +80,15 @@ static void append_match(bson_t *match, const msg_mongo_session *s) {
   bson_destroy(&now);
 }
 
-static mongoc_cursor_t *run_waiting(msg_mongo_session *s, msg_mongo_use *u,
-                                    const msg_mongo_places *places) {
-  bson_t match = BSON_INITIALIZER;
-  bson_t *project =
-      BCON_NEW("recipients", BCON_INT32(1), "timestamp", BCON_INT32(1), "processed_by",
-               BCON_INT32(1), "exclusive", BCON_INT32(1), "sq.state", BCON_INT32(1));
-  bson_t *unwind = BCON_NEW("path", BCON_UTF8("$recipients"));
-  bson_t *waits = BCON_NEW("$expr", "{", "$or", "[", "{", "$in", "[", "$sq.state", "[", "delayed",
-                           "claimed", "blocked", "]", "]", "}", "{", "$cond", "[", "{", "$or", "[",
-                           BCON_UTF8("$exclusive"), BCON_UTF8(MSG_MONGO_PIPE_LANE), "]", "}", "{",
-                           "$eq", "[", "{", "$size", "{", "$ifNull", "[", "$processed_by", "[", "]",
-                           "]", "}", "}", BCON_INT32(0), "]", "}", "{", "$not", "[", "{", "$in",
-                           "[", "$recipients", "{", "$ifNull", "[", "$processed_by", "[", "]", "]",
-                           "}", "]", "}", "]", "}", "]", "}", "]", "}");
-  bson_t *group = BCON_NEW("_id", "{", "to", "$recipients", "at", "$at", "}", "n", "{", "$sum",
-                           BCON_INT32(1), "}", "oldest", "{", "$min", "$timestamp", "}");
-  msg_mongo_pipe pipe;
-  append_match(&match, s);
-  msg_mongo_pipe_begin(&pipe, places, &match, project);
-  msg_mongo_pipe_add(&pipe, "$unwind", unwind);
-  msg_mongo_pipe_add(&pipe, "$match", waits);
-  msg_mongo_pipe_add(&pipe, "$group", group);
-  mongoc_cursor_t *cursor = msg_mongo_pipe_run(&pipe, u, NULL);
-  bson_destroy(group);
-  bson_destroy(waits);
-  bson_destroy(unwind);
-  bson_destroy(project);
-  bson_destroy(&match);
-  return cursor;
-}
+struct waiting {
+  struct lanes *lanes;
+  const msg_mongo_places *places;
+};
 
 /* A copy in a lane is for its owner alone. */
-static int add_waiting(struct lanes *l, const msg_mongo_places *places, const bson_t *doc,
-                       msg_err *err) {
+static int add_waiting(void *arg, const bson_t *doc, msg_err *err) {
+  struct lanes *l = ((struct waiting *)arg)->lanes;
+  const msg_mongo_places *places = ((struct waiting *)arg)->places;
   const char *to = msg_mongo_get_text(doc, "_id.to");
   int64_t i = places->n > 1 ? msg_mongo_get_int(doc, "_id.at", 0) : 0;
   int64_t oldest_ms = msg_mongo_get_int(doc, "oldest", 0);
@@ -135,16 +110,34 @@ static int add_waiting(struct lanes *l, const msg_mongo_places *places, const bs
 
 static int load_waiting(struct lanes *l, msg_mongo_use *u, const msg_mongo_places *places,
                         msg_err *err) {
-  const bson_t *doc;
-  int rc;
-  if (places->n == 0)
-    return MSG_OK;
-  mongoc_cursor_t *cursor = run_waiting(l->s, u, places);
-  while ((rc = msg_mongo_next(u, cursor, "lanes", &doc, err)) == MSG_OK)
-    if ((rc = add_waiting(l, places, doc, err)) != MSG_OK)
-      break;
-  mongoc_cursor_destroy(cursor);
-  return rc == MSG_NOTFOUND ? MSG_OK : rc;
+  struct waiting w = {l, places};
+  bson_t match = BSON_INITIALIZER;
+  bson_t *project =
+      BCON_NEW("recipients", BCON_INT32(1), "timestamp", BCON_INT32(1), "processed_by",
+               BCON_INT32(1), "exclusive", BCON_INT32(1), "sq.state", BCON_INT32(1));
+  bson_t *unwind = BCON_NEW("path", BCON_UTF8("$recipients"));
+  bson_t *waits = BCON_NEW("$expr", "{", "$or", "[", "{", "$in", "[", "$sq.state", "[", "delayed",
+                           "claimed", "blocked", "]", "]", "}", "{", "$cond", "[", "{", "$or", "[",
+                           BCON_UTF8("$exclusive"), BCON_UTF8(MSG_MONGO_PIPE_LANE), "]", "}", "{",
+                           "$eq", "[", "{", "$size", "{", "$ifNull", "[", "$processed_by", "[", "]",
+                           "]", "}", "}", BCON_INT32(0), "]", "}", "{", "$not", "[", "{", "$in",
+                           "[", "$recipients", "{", "$ifNull", "[", "$processed_by", "[", "]", "]",
+                           "}", "]", "}", "]", "}", "]", "}", "]", "}");
+  bson_t *group = BCON_NEW("_id", "{", "to", "$recipients", "at", "$at", "}", "n", "{", "$sum",
+                           BCON_INT32(1), "}", "oldest", "{", "$min", "$timestamp", "}");
+  msg_mongo_pipe pipe;
+  append_match(&match, l->s);
+  msg_mongo_pipe_begin(&pipe, places, &match, project);
+  msg_mongo_pipe_add(&pipe, "$unwind", unwind);
+  msg_mongo_pipe_add(&pipe, "$match", waits);
+  msg_mongo_pipe_add(&pipe, "$group", group);
+  int rc = msg_mongo_pipe_each(&pipe, u, "lanes", add_waiting, &w, err);
+  bson_destroy(group);
+  bson_destroy(waits);
+  bson_destroy(unwind);
+  bson_destroy(project);
+  bson_destroy(&match);
+  return rc;
 }
 
 /* --- those that are collections ------------------------------------------------------------ */
@@ -197,7 +190,7 @@ static int load(struct lanes *l, msg_mongo_use *u, msg_err *err) {
     rc = lanes_add_of(l, people.at[i].node) ? MSG_OK : msg_err_nomem(err);
   if (rc == MSG_OK)
     rc = msg_mongo_places_all(l->s, u, &places, err);
-  if (rc == MSG_OK)
+  if (rc == MSG_OK && places.n)
     rc = load_waiting(l, u, &places, err);
   if (rc == MSG_OK)
     rc = load_collections(l, u, &places, err);

@@ -8,7 +8,8 @@
 
 #define LOCKS_MAX 10000
 
-static int note(msg_mongo_locks *l, const bson_t *doc, msg_err *err) {
+static int note(void *arg, const bson_t *doc, msg_err *err) {
+  msg_mongo_locks *l = arg;
   const char *owner = msg_mongo_get_text(doc, "lock_id");
   struct msg_mongo_lock one = {.until_ms = msg_mongo_get_int(doc, "delete_at", MSG_NEVER)};
   if (!msg_mongo_get_oid(doc, "_id", &one.id))
@@ -19,28 +20,22 @@ static int note(msg_mongo_locks *l, const bson_t *doc, msg_err *err) {
     return msg_err_nomem(err);
   }
   l->at[l->n++] = one;
-  return MSG_OK;
+  return l->n < LOCKS_MAX ? MSG_OK : MSG_NOTFOUND;
 }
 
 int msg_mongo_locks_read(msg_mongo_use *u, const msg_mongo_places *places, const msg_oid *id,
                          int64_t now_ms, msg_mongo_locks *out, msg_err *err) {
   bson_t match = BSON_INITIALIZER, *sort = BCON_NEW("_id", BCON_INT32(1));
-  const bson_t *doc;
   msg_mongo_pipe pipe;
-  int rc = MSG_OK;
   if (id)
     msg_mongo_append_oid(&match, "_id", id);
   msg_mongo_append_alive(&match, now_ms);
   msg_mongo_pipe_begin_locks(&pipe, places, &match);
   msg_mongo_pipe_add(&pipe, "$sort", sort);
-  mongoc_cursor_t *cursor = msg_mongo_pipe_run(&pipe, u, NULL);
-  while (rc == MSG_OK && out->n < LOCKS_MAX &&
-         (rc = msg_mongo_next(u, cursor, "look at locks", &doc, err)) == MSG_OK)
-    rc = note(out, doc, err);
-  mongoc_cursor_destroy(cursor);
+  int rc = msg_mongo_pipe_each(&pipe, u, "look at locks", note, out, err);
   bson_destroy(sort);
   bson_destroy(&match);
-  return rc == MSG_NOTFOUND ? MSG_OK : rc;
+  return rc;
 }
 
 void msg_mongo_locks_clear(msg_mongo_locks *l) {

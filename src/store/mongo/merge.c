@@ -2,8 +2,13 @@
 
 #include <string.h>
 
-void msg_mongo_rows_begin(msg_mongo_rows *r, mongoc_cursor_t *cursor, bool merges) {
-  *r = (msg_mongo_rows){.cursor = cursor, .merges = merges};
+void msg_mongo_rows_begin(msg_mongo_rows *r, mongoc_cursor_t *cursor) {
+  *r = (msg_mongo_rows){.cursor = cursor};
+}
+
+void msg_mongo_rows_begin_merged(msg_mongo_rows *r, mongoc_cursor_t *cursor, const bson_t *first) {
+  *r = (msg_mongo_rows){.cursor = cursor, .merges = true, .ended = !first};
+  r->ahead = first ? bson_copy(first) : NULL;
 }
 
 static void drop(bson_t **doc) {

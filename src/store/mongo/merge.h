@@ -11,8 +11,11 @@ typedef struct msg_mongo_rows {
   bson_t *row, *ahead; /* the last one given, and the one behind it; owned */
 } msg_mongo_rows;
 
-/** Owns: the cursor. merges: rows of one _id follow each other, and are one. */
-void msg_mongo_rows_begin(msg_mongo_rows *r, mongoc_cursor_t *cursor, bool merges);
+/** Owns: the cursor. */
+void msg_mongo_rows_begin(msg_mongo_rows *r, mongoc_cursor_t *cursor);
+/** The same of a cursor that has given its first row, NULL if it had none: rows of one _id follow
+ *  each other, and are one. */
+void msg_mongo_rows_begin_merged(msg_mongo_rows *r, mongoc_cursor_t *cursor, const bson_t *first);
 /** The next row, which lives until the next call. MSG_NOTFOUND at the end. */
 int msg_mongo_rows_next(msg_mongo_rows *r, msg_mongo_use *u, const char *what, const bson_t **doc,
                         msg_err *err);

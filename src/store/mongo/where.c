@@ -40,25 +40,29 @@ static int add_all(msg_mongo_spots *l, msg_mongo_place *p, const msg_oid *ids, s
 
 /* ---- looking ---- */
 
+struct looking {
+  const msg_mongo_places *places;
+  msg_mongo_spots *out;
+};
+
+static int note(void *arg, const bson_t *doc, msg_err *err) {
+  const struct looking *l = arg;
+  msg_mongo_place *p = msg_mongo_pipe_place(l->places, doc);
+  msg_oid id;
+  return p && msg_mongo_get_oid(doc, "_id", &id) ? add(l->out, p, &id, err) : MSG_OK;
+}
+
 static int look(msg_mongo_use *u, const msg_mongo_places *places, const msg_oid *ids, size_t n,
                 msg_mongo_spots *out, msg_err *err) {
   bson_t match = BSON_INITIALIZER, *project = BCON_NEW("_id", BCON_INT32(1));
-  const bson_t *doc;
+  struct looking l = {places, out};
   msg_mongo_pipe pipe;
-  msg_oid id;
-  int rc;
   msg_mongo_append_ids(&match, "_id", "$in", ids, n);
   msg_mongo_pipe_begin(&pipe, places, &match, project);
-  mongoc_cursor_t *cursor = msg_mongo_pipe_run(&pipe, u, NULL);
-  while ((rc = msg_mongo_next(u, cursor, "look for messages", &doc, err)) == MSG_OK) {
-    msg_mongo_place *p = msg_mongo_pipe_place(places, doc);
-    if (p && msg_mongo_get_oid(doc, "_id", &id) && (rc = add(out, p, &id, err)) != MSG_OK)
-      break;
-  }
-  mongoc_cursor_destroy(cursor);
+  int rc = msg_mongo_pipe_each(&pipe, u, "look for messages", note, &l, err);
   bson_destroy(project);
   bson_destroy(&match);
-  return rc == MSG_NOTFOUND ? MSG_OK : rc;
+  return rc;
 }
 
 int msg_mongo_locate(const msg_mongo_session *s, msg_mongo_use *u, const msg_oid *ids, size_t n,
