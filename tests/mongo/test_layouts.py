@@ -176,6 +176,18 @@ class Lanes(Layout):
             self.assertRegex(str(error), "holds|meanwhile|no lane")
             return 0
 
+    def test_a_copy_is_looked_for_in_ones_own_lane(self):
+        """Though this process has met another's since."""
+        sender, a, b = (self.node("dual", id) for id in ("sender", "a", "b"))
+        for _ in range(5):
+            ids = [sender.send("t", "x", recipients=["a", "b"]) for _ in range(3)]
+            got = a.column("SELECT id FROM msg_await(NULL, 0, 1)")  # the others wait in its inbox
+            self.assertEqual(b.column("SELECT id FROM msg_await(NULL, 0, 10)"), ids)
+            begun = time.monotonic()
+            got += [json.loads(a.one("SELECT msg_await(NULL, 20000)"))["id"] for _ in "12"]
+            self.assertEqual(got, ids)
+            self.assertLess(time.monotonic() - begun, 15)  # not only at the end of the wait
+
     def test_lanes_come_and_go_under_looks(self):
         n, end, looks = self.node("dual", "n"), threading.Event(), 0
 

@@ -135,8 +135,8 @@ static void note_whose(const struct handing *h, size_t n, const msg_list *list, 
 }
 
 /* Where they are: asked only for those that this process has not met, and not `soon`. */
-static int find_spots(msg_mongo_session *s, const msg_list *list, bool soon, msg_mongo_spots *spots,
-                      msg_err *err) {
+static int find_spots(msg_mongo_session *s, const char *node, const msg_list *list, bool soon,
+                      msg_mongo_spots *spots, msg_err *err) {
   msg_mongo_ids ids = {0};
   msg_mongo_use u = {0};
   bool asks = !soon && s->queue->layout->lanes;
@@ -146,7 +146,7 @@ static int find_spots(msg_mongo_session *s, const msg_list *list, bool soon, msg
   if (rc == MSG_OK && asks)
     rc = msg_mongo_take_bounded(s, "await", &u, err);
   if (rc == MSG_OK)
-    rc = msg_mongo_recall(s, asks ? &u : NULL, ids.at, ids.n, spots, err);
+    rc = msg_mongo_recall(s, asks ? &u : NULL, node, ids.at, ids.n, spots, err);
   msg_mongo_give(&u);
   msg_mongo_ids_clear(&ids);
   return rc;
@@ -165,7 +165,7 @@ static int seen(msg_session *base, const msg_actor *actor, const msg_list *list,
     return MSG_OK;
   memset(won, 0, list->n * sizeof *won);
   const msg_mongo_place *lane = msg_mongo_place_lane(s, actor->node);
-  int rc = find_spots(s, list, how == SOON, &spots, err);
+  int rc = find_spots(s, actor->node, list, how == SOON, &spots, err);
   if (rc == MSG_OK && !(h = msg_zalloc((spots.n + 1) * sizeof *h)))
     rc = msg_err_nomem(err);
   for (size_t i = 0; rc == MSG_OK && i < spots.n; i++)

@@ -28,7 +28,7 @@ static int find(const msg_mongo_session *s, msg_mongo_use *u, const msg_settle_i
     if (msg_mongo_ids_add(&ids, &items[i].id) != MSG_OK)
       rc = msg_err_nomem(err);
   if (rc == MSG_OK)
-    rc = msg_mongo_recall(s, u, ids.at, ids.n, out, err);
+    rc = msg_mongo_recall(s, u, NULL, ids.at, ids.n, out, err);
   msg_mongo_ids_clear(&ids);
   return rc;
 }

@@ -112,10 +112,18 @@ int msg_mongo_where_each(msg_mongo_session *s, const char *what, const msg_oid *
 struct msg_mongo_met {
   msg_oid id;
   msg_mongo_place *place;
+  bool many; /* copies in several lanes */
 };
 
 static size_t slot(const msg_oid *id) {
   return ((size_t)id->b[9] << 16 | (size_t)id->b[10] << 8 | id->b[11]) & (MET_MAX - 1);
+}
+
+static void note_met(struct msg_mongo_met *met, const msg_oid *id, msg_mongo_place *place) {
+  bool again = met->place && msg_oid_cmp(&met->id, id) == 0 && place->kind == MSG_MONGO_LANES &&
+               met->place->kind == MSG_MONGO_LANES;
+  bool many = again && (met->many || met->place != place);
+  *met = (struct msg_mongo_met){*id, place, many};
 }
 
 void msg_mongo_met(const msg_mongo_session *at, const msg_oid *id) {
@@ -126,7 +134,7 @@ void msg_mongo_met(const msg_mongo_session *at, const msg_oid *id) {
   if (!store->met)
     store->met = msg_zalloc(MET_MAX * sizeof *store->met);
   if (store->met)
-    store->met[slot(id)] = (struct msg_mongo_met){*id, at->place};
+    note_met(&store->met[slot(id)], id, at->place);
   msg_mutex_unlock(store->mtx);
 }
 
@@ -135,14 +143,22 @@ msg_mongo_place *msg_mongo_last_met(const msg_mongo_session *s, const msg_oid *i
   if (!s->queue->layout->lanes)
     return s->queue->main;
   msg_mutex_lock(s->store->mtx);
-  if (s->store->met && msg_oid_cmp(&s->store->met[slot(id)].id, id) == 0)
-    p = s->store->met[slot(id)].place;
+  const struct msg_mongo_met *met = s->store->met ? &s->store->met[slot(id)] : NULL;
+  if (met && !met->many && msg_oid_cmp(&met->id, id) == 0)
+    p = met->place;
   msg_mutex_unlock(s->store->mtx);
   return p && p->queue == s->queue ? p : NULL;
 }
 
-int msg_mongo_recall(const msg_mongo_session *s, msg_mongo_use *u, const msg_oid *ids, size_t n,
-                     msg_mongo_spots *out, msg_err *err) {
+/* Another's lane is not where a node's copy is. */
+static msg_mongo_place *met_by(const msg_mongo_session *s, const char *node, const msg_oid *id) {
+  msg_mongo_place *p = msg_mongo_last_met(s, id);
+  bool others = p && node && p->kind == MSG_MONGO_LANES && p != msg_mongo_place_lane(s, node);
+  return others ? NULL : p;
+}
+
+int msg_mongo_recall(const msg_mongo_session *s, msg_mongo_use *u, const char *node,
+                     const msg_oid *ids, size_t n, msg_mongo_spots *out, msg_err *err) {
   msg_mongo_ids unknown = {0};
   msg_mongo_spots others = {0};
   int rc = MSG_OK;
@@ -150,7 +166,7 @@ int msg_mongo_recall(const msg_mongo_session *s, msg_mongo_use *u, const msg_oid
   if (!s->queue->layout->lanes)
     return add_all(out, s->queue->main, ids, n, err);
   for (size_t i = 0; rc == MSG_OK && i < n; i++) {
-    msg_mongo_place *p = msg_mongo_last_met(s, &ids[i]);
+    msg_mongo_place *p = met_by(s, node, &ids[i]);
     if (p)
       rc = add(out, p, &ids[i], err);
     else if (msg_mongo_ids_add(&unknown, &ids[i]) != MSG_OK)

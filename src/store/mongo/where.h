@@ -21,16 +21,17 @@ typedef struct msg_mongo_spots {
  *  queue of one place. *out is the caller's (msg_mongo_spots_clear), also on failure. */
 int msg_mongo_locate(const msg_mongo_session *s, msg_mongo_use *u, const msg_oid *ids, size_t n,
                      msg_mongo_spots *out, msg_err *err);
-/** The same, but who was met lately is not looked for. u NULL: without I/O; MSG_UNSUPPORTED: some
- *  were not. */
-int msg_mongo_recall(const msg_mongo_session *s, msg_mongo_use *u, const msg_oid *ids, size_t n,
-                     msg_mongo_spots *out, msg_err *err);
+/** The same, but who was met lately is not looked for, unless there are copies in several lanes, or
+ *  one in a lane that is not `node`'s (NULL: any is right). u NULL: without I/O; MSG_UNSUPPORTED:
+ *  some were not. */
+int msg_mongo_recall(const msg_mongo_session *s, msg_mongo_use *u, const char *node,
+                     const msg_oid *ids, size_t n, msg_mongo_spots *out, msg_err *err);
 void msg_mongo_spots_clear(msg_mongo_spots *l);
 /** Run `fn` on one message wherever it is; MSG_NOTFOUND: nowhere, or that is what `fn` says
  *  everywhere. */
 int msg_mongo_where_each(msg_mongo_session *s, const char *what, const msg_oid *id,
                          msg_mongo_at_fn fn, void *arg, msg_err *err);
-/** Where this process has met it lately; NULL: it does not know. */
+/** Where this process has met it lately; NULL: it does not know, or in several lanes. */
 msg_mongo_place *msg_mongo_last_met(const msg_mongo_session *s, const msg_oid *id);
 /** This process has met it there. */
 void msg_mongo_met(const msg_mongo_session *at, const msg_oid *id);
