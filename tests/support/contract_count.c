@@ -54,8 +54,8 @@ static void topics_count(void **state) {
   PUT(.topic = "t", .exclusive = true);
   PUT(.topic = "t", .exclusive = true, .ttl_ms = 90000);
   PUT(.topic = "t", .exclusive = true, .to = "n");
-  PUT(.topic = "t", .exclusive = true, .delay_ms = 1000);
-  PUT(.topic = "t", .delay_ms = 1000);
+  PUT(.topic = "t", .exclusive = true, .delay_ms = 20000);
+  PUT(.topic = "t", .delay_ms = 20000);
   PUT(.topic = "t", .ttl_ms = 90000);
   PUT(.topic = "t", .to = "n", .to_also = "m");
   PUT(.topic = "t", .to = "p");
@@ -106,7 +106,7 @@ static void queues_count(void **state) {
   PUT(.topic = "t", .exclusive = true);
   PUT(.topic = "u", .exclusive = true);
   PUT(.topic = "u", .to = "a");
-  contract_put(k, other, &(contract_spec){.topic = "t", .delay_ms = 1000});
+  contract_put(k, other, &(contract_spec){.topic = "t", .delay_ms = 20000});
   announce(k, k->s, "a", msg_process_self());
   announce(k, third, "b", msg_process_self());
   contract_listen(k, "a", "t", false);

@@ -89,9 +89,9 @@ static void broadcasts_sent_out_of_order(void **state) {
   contract *k = *state;
   contract_listen(k, "one", "t", false);
   contract_listen(k, "all", "t", false);
-  PUT(.topic = "t", .text = "due", .delay_ms = 500);
+  PUT(.topic = "t", .text = "due", .delay_ms = 10000);
   PUT(.topic = "t", .text = "4");
-  contract_pass(k, 600); /* nobody has looked when the next is sent */
+  contract_pass(k, 10100); /* nobody has looked when the next is sent */
   PUT(.topic = "t", .text = "6");
   PUT(.topic = "t", .text = "7");
   PUT(.topic = "t", .text = "2", .delay_ms = -200000);
@@ -205,14 +205,14 @@ static void by_priority_then_order(void **state) {
 static void not_before_their_time(void **state) {
   contract *k = *state;
   OK(listen_rc(k, "a", "t", false));
-  PUT(.topic = "t", .text = "late", .delay_ms = 2000);
-  PUT(.topic = "t", .text = "soon", .delay_ms = 1000);
+  PUT(.topic = "t", .text = "late", .delay_ms = 20000);
+  PUT(.topic = "t", .text = "soon", .delay_ms = 10000);
   PUT(.topic = "t", .text = "now");
   assert_string_equal(contract_await(k, "a", "t", 9), "now");
   OK(listen_rc(k, "b", "t", false));
   PUT(.topic = "t", .text = "then");
   assert_string_equal(contract_await(k, "a", "t", 9), "then");
-  contract_pass(k, 2001);
+  contract_pass(k, 20001);
   assert_string_equal(contract_await(k, "a", "t", 9), "soon late");
   assert_string_equal(contract_await(k, "b", "t", 1), "then");
   assert_string_equal(contract_await(k, "b", "t", 9),
