@@ -8,7 +8,7 @@
 
 /* How long what came is taken to be still there. */
 #define SOON_MS 5000
-/* How long nothing is, once that was in doubt: what is on its way comes first. */
+/* How long nothing is, nor kept, once that was in doubt: what is on its way comes first. */
 #define DOUBT_MS (2 * SOON_MS)
 
 struct msg_parcel {
@@ -83,6 +83,7 @@ void msg_inbox_lose(msg_inbox *b) {
 }
 
 void msg_inbox_doubt(msg_inbox *b) {
+  msg_inbox_lose(b);
   b->doubted_ms = msg_clock_mono_ms();
 }
 
@@ -113,8 +114,15 @@ static bool put(msg_inbox *b, msg_parcel *parcel, size_t max, bool found) {
   return true;
 }
 
+static bool is_doubtful(const msg_inbox *b, int64_t now_ms) {
+  return b->doubted_ms != 0 && now_ms - b->doubted_ms < DOUBT_MS;
+}
+
 bool msg_inbox_push(msg_inbox *b, msg_parcel *parcel, size_t max) {
-  return put(b, parcel, max, false);
+  if (!is_doubtful(b, msg_clock_mono_ms()))
+    return put(b, parcel, max, false);
+  msg_inbox_lose(b);
+  return false;
 }
 
 /* --- taking -------------------------------------------------------------------------------- */
@@ -126,10 +134,6 @@ static int take_out(msg_parcel *p, msg_message *to) {
   *to = p->message;
   msg_message_init(&p->message);
   return MSG_OK;
-}
-
-static bool is_doubtful(const msg_inbox *b, int64_t now_ms) {
-  return b->doubted_ms != 0 && now_ms - b->doubted_ms < DOUBT_MS;
 }
 
 /* It came by one way alone: from a look, or told by itself after the last that found something. */

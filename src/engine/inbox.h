@@ -48,10 +48,10 @@ typedef struct msg_inbox {
 } msg_inbox;
 
 /** Keep it, among at most `max` and MSG_INBOX_MAX_BYTES, unless it is there or being taken.
- *  False: no room, all were dropped. */
+ *  False: no room, or in doubt, all were dropped. */
 bool msg_inbox_push(msg_inbox *b, msg_parcel *parcel, size_t max);
-/** Something of what is here, or of what is on its way, may be gone or changed: for a while nothing
- *  is given *soon. */
+/** Something of what is here, or of what is on its way, may be gone or changed: all is dropped, and
+ *  for a while what is pushed as well, and nothing is given *soon. */
 void msg_inbox_doubt(msg_inbox *b);
 /** Drop all: only the store knows now. */
 void msg_inbox_lose(msg_inbox *b);

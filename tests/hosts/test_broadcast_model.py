@@ -54,11 +54,17 @@ class Model:
 
 
 class Broadcasts(support.Case):
-    def run_seed(self, seed, steps):
+    WINDOWS = (2, 5)
+
+    def run_seed(self, seed, steps, window=None):
+        """window: what is sent comes many at once, and is told before it is waited for."""
         self.random = random.Random(seed)
         self.model = Model()
+        self.window = window
         path = "%s-%d" % (self.path, seed)
         queue = {"queue": "q%d" % seed}
+        if window:
+            queue["window_size"] = window
         self.nodes = {node: self.db(node, queue, path=path) for node in NODES}
         self.raw = self.db(None, queue, path) if support.MONGODB else self.db(path=path, load=False)
         self.raw.rows("PRAGMA journal_mode = WAL")
@@ -81,7 +87,8 @@ class Broadcasts(support.Case):
         return self.random.choice(list(self.model.messages) or [None])
 
     def put(self, node, db, recipients=None, at=None):
-        for _ in range(self.random.choice((1, 1, 3, 20) if self.random.random() < .3 else (1, 3))):
+        many = self.random.random() < (.6 if self.window else .3)
+        for _ in range(self.random.choice((1, self.window or 1, 3, 20 * (self.window or 1)) if many else (1, 3))):
             topic, priority = self.random.choice(TOPICS), self.random.choice(PRIORITIES)
             options = {"ttl_ms": LIFE_MS, "priority": priority}
             if recipients:
@@ -119,7 +126,9 @@ class Broadcasts(support.Case):
         pattern = self.random.choice([None, None] + sorted(self.model.patterns[node]))
         most = self.random.choice((1, 1, 2, 5, 100))
         limit = " LIMIT %d" % most if self.random.random() < .5 else ""
-        got = db.column("SELECT id FROM msg_await(?, 0, ?)" + limit, pattern, most)
+        waits = bool(self.window) and any(self.model.waits(m, node, pattern) for m in self.model.messages.values())
+        time.sleep(.15 if waits else 0)
+        got = db.column("SELECT id FROM msg_await(?, ?, ?)" + limit, pattern, 300 if waits else 0, most)
         seqs = dict(self.raw.rows("SELECT id, seq FROM " + TABLE))
         self.assertEqual(got, self.model.take(node, pattern, most, seqs),
                          "%s: %s waits for %s, at most %d" % (self.at, node, pattern, most))
@@ -150,6 +159,10 @@ class Broadcasts(support.Case):
     def test_each_once_and_in_order(self):
         for seed in range(1, 9):
             self.run_seed(seed, 300)
+
+    def test_and_by_small_windows(self):
+        for seed in (4, 5):
+            self.run_seed(seed, 80, window=self.WINDOWS[seed % 2])
 
 
 if __name__ == "__main__":

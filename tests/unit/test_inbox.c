@@ -147,6 +147,22 @@ static void what_is_unsure_is_asked_for_together(void **state) {
   msg_inbox_clear(&b);
 }
 
+/* What is here or on its way may not be as it is in the store. */
+static void in_doubt_nothing_is_kept(void **state) {
+  (void)state;
+  msg_inbox b = {0};
+  push(&b, 1, 0, 10, true);
+  uint32_t epoch = b.epoch;
+  msg_inbox_doubt(&b);
+  assert_int_equal(b.n, 0);
+  assert_int_not_equal(b.epoch, epoch);
+  epoch = b.epoch;
+  push(&b, 2, 0, 10, false);
+  assert_int_equal(b.n, 0);
+  assert_int_not_equal(b.epoch, epoch);
+  msg_inbox_clear(&b);
+}
+
 /* While one thread marks what it took, another's look does not have it too. */
 static void what_is_being_taken_is_nobody_elses(void **state) {
   (void)state;
@@ -175,6 +191,7 @@ int main(void) {
       cmocka_unit_test(only_what_came_since),
       cmocka_unit_test(after_a_look_what_was_not_told_by_itself_is_unsure),
       cmocka_unit_test(what_is_unsure_is_asked_for_together),
+      cmocka_unit_test(in_doubt_nothing_is_kept),
       cmocka_unit_test(what_is_being_taken_is_nobody_elses),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
