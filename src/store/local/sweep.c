@@ -297,7 +297,7 @@ static bool just(int64_t at_ms, int64_t now_ms, int64_t pause_ms) {
 }
 
 /* Without the write lock a look would be a read that the verb must upgrade. */
-static bool allowed(const msg_local_session *s) {
+static bool allowed(msg_local_session *s) {
   return !msg_local_pinned(s) || sqlite3_txn_state(s->db, s->schema_raw) == SQLITE_TXN_WRITE;
 }
 
