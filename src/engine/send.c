@@ -86,6 +86,11 @@ static void reset_store_fields(msg_message *m) {
 static int fill_sender(msg_use *u, msg_message *m, msg_err *err) {
   if (m->copied && m->sender)
     return MSG_OK;
+  if (m->lent) {
+    m->sender = u->node->id;
+    m->sender_host = (char *)(uintptr_t)msg_process_host();
+    return MSG_OK;
+  }
   char *sender = msg_strdup(u->node->id), *host = msg_strdup(msg_process_host());
   if (!sender || !host) {
     msg_free(sender);
