@@ -145,12 +145,14 @@ void msg_nested_give(msg_connection *c, sqlite3_stmt *stmt) {
     return;
   }
   kept->busy = false;
-  if (sqlite3_db_handle(stmt) == c->db && !c->owner_up) {
+  bool on_host = sqlite3_db_handle(stmt) == c->db;
+  if (on_host && !c->owner_up) {
     drop(kept);
     return;
   }
   sqlite3_reset(stmt);
-  sqlite3_clear_bindings(stmt);
+  if (!on_host) /* the others have no parameters */
+    sqlite3_clear_bindings(stmt);
 }
 
 int msg_nested_fail(sqlite3_stmt *stmt, int sqlite_rc, const char *what, msg_err *err) {

@@ -9,8 +9,7 @@ static const char *const STATES[MSG_STATE_COUNT] = {"ready",     "delayed", "cla
                                                     "processed", "dead",    "expired"};
 
 void msg_message_init(msg_message *m) {
-  *m = (msg_message){
-      .priority = MSG_PRIORITY_DEFAULT, .timing_out = true, .delete_at_ms = MSG_NEVER};
+  *m = (msg_message)MSG_MESSAGE_INIT;
 }
 
 static void free_texts(msg_message *m) {

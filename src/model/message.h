@@ -65,6 +65,8 @@ typedef struct msg_message {
 } msg_message;
 
 /** Defaults: priority 1000, timing_out, delete_at MSG_NEVER, everything else zero. */
+#define MSG_MESSAGE_INIT                                                                           \
+  { .priority = MSG_PRIORITY_DEFAULT, .timing_out = true, .delete_at_ms = MSG_NEVER }
 void msg_message_init(msg_message *m);
 /** Free everything and start again from the defaults. */
 void msg_message_clear(msg_message *m);
