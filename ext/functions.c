@@ -87,7 +87,8 @@ static void run(sqlite3_context *ctx, int argc, sqlite3_value **argv) {
     err.rc = rc;
     msg_result_error(ctx, &err);
   }
-  sqlite3_set_last_insert_rowid(db, last);
+  if (sqlite3_last_insert_rowid(db) != last)
+    sqlite3_set_last_insert_rowid(db, last);
   msg_connection_settle_down(c);
 }
 

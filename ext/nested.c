@@ -18,7 +18,6 @@
 static const char *const SQL[MSG_NESTED_COUNT] = {
     [MSG_NESTED_PROBE] = "SELECT 1",
     [MSG_NESTED_TEMP] = "SELECT 1 FROM temp.sqlite_schema LIMIT 1",
-    [MSG_NESTED_QUERY_ONLY] = "PRAGMA query_only",
     [MSG_NESTED_EACH] = "SELECT key, type, value FROM json_each(?1)",
     [MSG_NESTED_NUL] = OWN_NULS,
     [MSG_NESTED_TYPE] = "SELECT CASE WHEN json_valid(?1) THEN json_type(?1) END",

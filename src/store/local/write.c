@@ -121,16 +121,19 @@ static int lock(msg_local_session *s, bool *missing, msg_err *err) {
 
 /* Passes over the statements from `newest` to `oldest`. */
 static bool is_writing(sqlite3 *db, const sqlite3_stmt *newest, sqlite3_stmt *oldest) {
-  if (sqlite3_txn_state(db, NULL) < SQLITE_TXN_WRITE)
-    return false; /* it would have begun with the write lock of some schema */
   sqlite3_stmt *stmt = sqlite3_next_stmt(db, NULL);
   while (stmt && (stmt == newest || !sqlite3_stmt_busy(stmt) || sqlite3_stmt_readonly(stmt)))
     stmt = sqlite3_next_stmt(db, stmt == newest ? oldest : stmt);
   return stmt != NULL;
 }
 
+/* A writing statement begins with the write lock of some schema. */
+static bool nobody_writes(sqlite3 *db) {
+  return sqlite3_txn_state(db, NULL) < SQLITE_TXN_WRITE;
+}
+
 bool msg_local_host_writes(sqlite3 *db) {
-  return is_writing(db, NULL, NULL);
+  return !nobody_writes(db) && is_writing(db, NULL, NULL);
 }
 
 /* The same; the session's own need no look, but one that runs further up the stack. */
@@ -264,7 +267,7 @@ int msg_local_try_write(msg_local_session *s, const char *what, bool many, msg_l
 }
 
 bool msg_local_pinned(msg_local_session *s) {
-  return !sqlite3_get_autocommit(s->db) || host_writes(s);
+  return !sqlite3_get_autocommit(s->db) || (!nobody_writes(s->db) && host_writes(s));
 }
 
 int msg_local_lock(msg_local_session *s, const char *what, msg_err *err) {
