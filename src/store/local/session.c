@@ -105,8 +105,11 @@ void msg_local_find_kept(msg_local_session *s) {
 int msg_local_ready(msg_local_session *s, const char *sql, msg_err *err) {
   sqlite3_stmt *stmt = NULL;
   size_t at = slot_of(s, sql);
-  if (at < MSG_LOCAL_SLOTS && s->slot[at] && !s->slot_busy[at] && is_expired(s->slot[at], false))
+  if (at < MSG_LOCAL_SLOTS && s->slot[at] && !s->slot_busy[at]) {
+    if (!is_expired(s->slot[at], false))
+      return MSG_OK;
     drop(s, at);
+  }
   int rc = msg_local_stmt(s, sql, &stmt, err);
   msg_local_done(s, stmt);
   return rc;
@@ -139,7 +142,8 @@ void msg_local_done(msg_local_session *s, sqlite3_stmt *stmt) {
     return;
   }
   sqlite3_reset(stmt);
-  sqlite3_clear_bindings(stmt);
+  if (sqlite3_bind_parameter_count(stmt) > 0)
+    sqlite3_clear_bindings(stmt);
   s->slot_busy[i] = false;
   s->slots_busy--;
 }
