@@ -26,7 +26,8 @@ static bool step(msg_session *s, int rc, const msg_err *err) {
 
 /* A verb that writes; `err` may be NULL, but the code in it decides. */
 #define STEPPING(verb, ...)                                                                        \
-  msg_err own = MSG_ERR_INIT, *e = err ? err : &own;                                               \
+  msg_err own, *e = err ? err : &own;                                                              \
+  msg_err_init(&own);                                                                              \
   int rc = target(s)->ops->verb(target(s), __VA_ARGS__, e);                                        \
   return step(s, rc, e) ? target(s)->ops->verb(target(s), __VA_ARGS__, e) : rc
 

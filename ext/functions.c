@@ -73,7 +73,8 @@ static void run(sqlite3_context *ctx, int argc, sqlite3_value **argv) {
   sqlite3 *db = msg_connection_db(c);
   sqlite3_int64 last = sqlite3_last_insert_rowid(db);
   msg_invocation in = {ctx, c, argc, argv, r->function->name, r->function->verb};
-  msg_err err = MSG_ERR_INIT;
+  msg_err err;
+  msg_err_init(&err);
   int rc =
       ++c->depth <= DEPTH_MAX
           ? r->function->run(&in, &err)
@@ -86,7 +87,8 @@ static void run(sqlite3_context *ctx, int argc, sqlite3_value **argv) {
     err.rc = rc;
     msg_result_error(ctx, &err);
   }
-  sqlite3_set_last_insert_rowid(db, last);
+  if (sqlite3_last_insert_rowid(db) != last)
+    sqlite3_set_last_insert_rowid(db, last);
   msg_connection_settle_down(c);
 }
 

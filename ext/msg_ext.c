@@ -103,12 +103,9 @@ static int check_local(msg_opened *o, msg_err *err) {
 }
 
 static bool query_only(msg_connection *c) {
-  sqlite3_stmt *stmt;
-  if (msg_nested_take(c, MSG_NESTED_QUERY_ONLY, &stmt, NULL) != MSG_OK)
-    return true;
-  bool off = sqlite3_step(stmt) == SQLITE_ROW && sqlite3_column_int(stmt, 0) == 0;
-  msg_nested_give(c, stmt);
-  return !off;
+  char on[4];
+  return msg_nested_text(c, "PRAGMA query_only", on, sizeof on, NULL) != MSG_OK ||
+         strcmp(on, "0") != 0;
 }
 
 static int rights_local(msg_opened *o, msg_err *err) {

@@ -18,7 +18,6 @@
 static const char *const SQL[MSG_NESTED_COUNT] = {
     [MSG_NESTED_PROBE] = "SELECT 1",
     [MSG_NESTED_TEMP] = "SELECT 1 FROM temp.sqlite_schema LIMIT 1",
-    [MSG_NESTED_QUERY_ONLY] = "PRAGMA query_only",
     [MSG_NESTED_EACH] = "SELECT key, type, value FROM json_each(?1)",
     [MSG_NESTED_NUL] = OWN_NULS,
     [MSG_NESTED_TYPE] = "SELECT CASE WHEN json_valid(?1) THEN json_type(?1) END",
@@ -145,12 +144,14 @@ void msg_nested_give(msg_connection *c, sqlite3_stmt *stmt) {
     return;
   }
   kept->busy = false;
-  if (sqlite3_db_handle(stmt) == c->db && !c->owner_up) {
+  bool on_host = sqlite3_db_handle(stmt) == c->db;
+  if (on_host && !c->owner_up) {
     drop(kept);
     return;
   }
   sqlite3_reset(stmt);
-  sqlite3_clear_bindings(stmt);
+  if (!on_host) /* the others have no parameters */
+    sqlite3_clear_bindings(stmt);
 }
 
 int msg_nested_fail(sqlite3_stmt *stmt, int sqlite_rc, const char *what, msg_err *err) {

@@ -15,7 +15,6 @@ enum msg_nested_sql {
   /* on the host */
   MSG_NESTED_PROBE, /* SELECT 1 */
   MSG_NESTED_TEMP,  /* reads temp */
-  MSG_NESTED_QUERY_ONLY,
   /* on the scratch connection */
   MSG_NESTED_EACH,  /* key, type, value of json_each(?1) */
   MSG_NESTED_NUL,   /* escaped NULs of ?1 itself: in keys and texts, but for a member "value" */

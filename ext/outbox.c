@@ -128,10 +128,10 @@ bool msg_outbox_let_in(msg_outbox *box) {
  * the host stays read until that ends. Where it is refused (a locked file, an authorizer) nothing
  * is kept; the verb itself says why. */
 int msg_outbox_own(msg_connection *c, msg_err *err) {
-  msg_err own = MSG_ERR_INIT;
-  sqlite3_stmt *stmt = NULL;
   if (c->owner_up)
     return MSG_OK;
+  msg_err own = MSG_ERR_INIT;
+  sqlite3_stmt *stmt = NULL;
   int rc = sqlite3_prepare_v2(c->db, "SELECT 1 FROM main.msg_owner", -1, &stmt, NULL);
   rc = rc == SQLITE_OK ? MSG_OK : msg_sqlite_fail(c->db, rc, "nested statement", &own);
   sqlite3_finalize(stmt);

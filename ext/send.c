@@ -1,4 +1,3 @@
-#include "base/mem.h"
 #include "ext/functions.h"
 #include "ext/values.h"
 
@@ -25,24 +24,20 @@ static int read_arguments(msg_invocation *in, int options_at, struct sending *s,
     return rc;
   if (in->verb == MSG_VERB_ENQUEUE)
     s->options.m.exclusive = true;
-  s->options.m.topic = msg_strdup(topic);
-  return s->options.m.topic ? MSG_OK : msg_err_nomem(err);
-}
-
-static int make_call(msg_invocation *in, struct sending *s, enum msg_call_kind kind, msg_err *err) {
-  int rc = msg_in_call(in, s->options.node, kind, &s->o, &s->call, err);
-  return rc == MSG_OK ? msg_node_fill(s->o->node, &s->options.m, &s->options, err) : rc;
+  s->options.m.topic = (char *)(uintptr_t)topic;
+  s->options.m.lent = true;
+  return MSG_OK;
 }
 
 int msg_run_send(msg_invocation *in, msg_err *err) {
-  struct sending s = {0};
+  struct sending s; /* the options at once, the rest by msg_in_call */
   msg_oid id;
   msg_options_init(&s.options);
   int rc = read_arguments(in, 2, &s, err);
   if (rc == MSG_OK)
-    rc = make_call(in, &s, MSG_CALL_WRITE, err);
+    rc = msg_in_call(in, s.options.node, MSG_CALL_WRITE, &s.o, &s.call, err);
   if (rc == MSG_OK)
-    rc = msg_node_send(s.o->node, &s.call, &s.options.m, 1, &id, NULL, err);
+    rc = msg_node_send_one(s.o->node, &s.call, &s.options.m, &s.options, &id, err);
   if (rc == MSG_OK)
     msg_result_oid(in->ctx, &id);
   msg_options_clear(&s.options);
@@ -64,7 +59,9 @@ int msg_run_request(msg_invocation *in, msg_err *err) {
                      "%s: the scalar form returns one answer: use SELECT * FROM %s(...)", in->name,
                      in->name);
   if (rc == MSG_OK)
-    rc = make_call(in, &s, MSG_CALL_REQUEST, err);
+    rc = msg_in_call(in, s.options.node, MSG_CALL_REQUEST, &s.o, &s.call, err);
+  if (rc == MSG_OK)
+    rc = msg_node_fill(s.o->node, &s.options.m, &s.options, err);
   if (rc == MSG_OK)
     rc = msg_node_request(s.o->node, &s.call, &s.options.m, timeout_ms, 1, NULL, &answers, err);
   if (rc == MSG_OK && answers.n > 0)

@@ -72,11 +72,11 @@ static int create_tables(msg_connection *c, msg_err *err) {
 }
 
 int msg_temp_tables_make(msg_connection *c, bool *created, msg_err *err) {
-  msg_err own = MSG_ERR_INIT;
   if (created)
     *created = false;
   if (c->temp_up || !is_quiet(c, created != NULL))
     return MSG_OK;
+  msg_err own = MSG_ERR_INIT;
   int rc = create_tables(c, &own);
   /* Refused (query_only, an authorizer, a table of that name): the eponymous modules serve. */
   if (rc != MSG_OK && rc != MSG_NOMEM && rc != MSG_INTERRUPTED)

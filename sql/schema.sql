@@ -14,8 +14,7 @@ CREATE INDEX msg_store_message_grp ON msg_store_message(queue, topic, grp, state
 CREATE INDEX msg_store_message_other ON msg_store_message(queue, topic, state) WHERE state > 2 AND state <> 6 AND state <> 7 AND state <> 8;
 CREATE INDEX msg_store_message_answer ON msg_store_message(in_answer_to) WHERE in_answer_to IS NOT NULL;
 CREATE TABLE msg_store_ready( queue TEXT NOT NULL, topic TEXT NOT NULL, priority INTEGER NOT NULL, deliver_at INTEGER NOT NULL, seq INTEGER NOT NULL, PRIMARY KEY(queue, topic, priority, deliver_at, seq)) WITHOUT ROWID;
-CREATE TABLE msg_store_claim( seq INTEGER PRIMARY KEY, lease INTEGER NOT NULL, attempts INTEGER NOT NULL);
-CREATE TABLE msg_store_lease( number INTEGER PRIMARY KEY, owner TEXT NOT NULL, token TEXT NOT NULL, holder TEXT NOT NULL, since INTEGER NOT NULL, messages INTEGER NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL);
+CREATE TABLE msg_store_claim( seq INTEGER PRIMARY KEY, lease INTEGER, attempts INTEGER, owner TEXT, token TEXT, holder TEXT, since INTEGER, messages INTEGER, first INTEGER, last INTEGER);
 CREATE TABLE msg_store_holder(process TEXT NOT NULL PRIMARY KEY) WITHOUT ROWID;
 CREATE TABLE msg_store_lane( queue TEXT NOT NULL, node TEXT NOT NULL, exclusive INTEGER NOT NULL, priority INTEGER NOT NULL, deliver_at INTEGER NOT NULL, seq INTEGER NOT NULL, topic TEXT NOT NULL, PRIMARY KEY(queue, node, exclusive, priority, deliver_at, seq)) WITHOUT ROWID;
 CREATE INDEX msg_store_lane_topic ON msg_store_lane(queue, node, exclusive, topic, priority, deliver_at, seq);

@@ -51,6 +51,14 @@ typedef struct msg_err {
 #define MSG_ERR_INIT                                                                               \
   { 0 }
 
+/** The same without clearing the text's room, for what runs at every call. */
+static inline void msg_err_init(msg_err *err) {
+  err->rc = err->native = 0;
+  err->domain = MSG_DOMAIN_MSG;
+  err->retry = false;
+  err->text[0] = '\0';
+}
+
 /** Fill *err (NULL allowed) in domain msg and return rc, so that `return msg_err_set(...)` works.
  *  The text is cut at the buffer's end, never inside a UTF-8 sequence. */
 int msg_err_set(msg_err *err, int rc, const char *fmt, ...) __attribute__((format(printf, 3, 4)));

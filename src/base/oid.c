@@ -25,13 +25,17 @@ static void put_be(uint8_t *out, uint32_t v, unsigned bytes) {
 
 /* Relaxed: that no two callers get one number is all the counter promises. 24 bits wrap after 16.7
  * million ids, which no process makes within the second that the first four bytes count. */
-msg_oid msg_oid_new(void) {
+msg_oid msg_oid_at(int64_t now_ms) {
   msg_oid id;
   msg_once_per_fork(&seeded, seed);
-  put_be(id.b, (uint32_t)(msg_clock_now_ms() / 1000), 4);
+  put_be(id.b, (uint32_t)(now_ms / 1000), 4);
   memcpy(id.b + 4, process_random, sizeof process_random);
   put_be(id.b + 9, atomic_fetch_add_explicit(&counter, 1, memory_order_relaxed), 3);
   return id;
+}
+
+msg_oid msg_oid_new(void) {
+  return msg_oid_at(msg_clock_now_ms());
 }
 
 void msg_oid_hex(const msg_oid *id, char out[MSG_OID_HEX + 1]) {

@@ -14,6 +14,8 @@ typedef struct msg_oid {
 
 /** A new id, unique over processes and after fork (reseeded in the child). Thread: any. */
 msg_oid msg_oid_new(void);
+/** The same for who knows what time it is. */
+msg_oid msg_oid_at(int64_t now_ms);
 /** Lower-case hex, NUL-terminated, into out[25]. */
 void msg_oid_hex(const msg_oid *id, char out[MSG_OID_HEX + 1]);
 /** False unless s is exactly 24 hex digits (either case). */

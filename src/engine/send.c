@@ -45,9 +45,9 @@ static int check(const msg_message *m, const msg_options *o, msg_err *err) {
   return MSG_OK;
 }
 
-static void fill_times(msg_message *m, const msg_options *o) {
+static void fill_times(msg_message *m, const msg_options *o, int64_t now_ms) {
   if (!m->copied)
-    m->timestamp_ms = msg_clock_now_ms();
+    m->timestamp_ms = now_ms;
   if (o && o->has_delay)
     m->deliver_at_ms = msg_clock_add(m->timestamp_ms, o->delay_ms);
   else if (!o || !o->has_deliver_at)
@@ -86,6 +86,11 @@ static void reset_store_fields(msg_message *m) {
 static int fill_sender(msg_use *u, msg_message *m, msg_err *err) {
   if (m->copied && m->sender)
     return MSG_OK;
+  if (m->lent) {
+    m->sender = u->node->id;
+    m->sender_host = (char *)(uintptr_t)msg_process_host();
+    return MSG_OK;
+  }
   char *sender = msg_strdup(u->node->id), *host = msg_strdup(msg_process_host());
   if (!sender || !host) {
     msg_free(sender);
@@ -106,9 +111,10 @@ static int fill(msg_use *u, msg_message *m, const msg_options *o, msg_err *err) 
   rc = fill_sender(u, m, err);
   if (rc != MSG_OK)
     return rc;
+  int64_t now_ms = msg_clock_now_ms();
   if (msg_oid_is_zero(&m->id))
-    m->id = msg_oid_new();
-  fill_times(m, o);
+    m->id = msg_oid_at(now_ms);
+  fill_times(m, o, now_ms);
   fill_life(m, o, u->policy->settings.default_ttl_ms);
   reset_store_fields(m);
   return MSG_OK;
@@ -131,7 +137,8 @@ static void count_sent(msg_node *node, const msg_put *puts, size_t n) {
   for (size_t i = 0; i < n; i++)
     old += puts[i].existed;
   msg_node_count(node, MSG_STAT_SENT, (int64_t)n - old);
-  msg_node_count(node, MSG_STAT_DEDUPLICATED, old);
+  if (old)
+    msg_node_count(node, MSG_STAT_DEDUPLICATED, old);
 }
 
 static int put(msg_use *u, const msg_call *call, msg_session *session, const msg_message *messages,
@@ -170,6 +177,19 @@ int msg_send_one(msg_use *u, const msg_call *call, msg_session *session, const m
   int rc = put(u, call, session, m, &one, 1, err);
   if (rc == MSG_OK)
     *id = one.id;
+  return rc;
+}
+
+int msg_node_send_one(msg_node *node, msg_call *call, msg_message *m, const msg_options *options,
+                      msg_oid *id, msg_err *err) {
+  msg_use u;
+  int rc = msg_use_begin(&u, node, err);
+  if (rc != MSG_OK)
+    return rc;
+  rc = fill(&u, m, options, err);
+  if (rc == MSG_OK)
+    rc = msg_send_one(&u, call, msg_call_writes(call), m, id, err);
+  msg_use_end(&u);
   return rc;
 }
 

@@ -9,16 +9,20 @@ static const char *const STATES[MSG_STATE_COUNT] = {"ready",     "delayed", "cla
                                                     "processed", "dead",    "expired"};
 
 void msg_message_init(msg_message *m) {
-  *m = (msg_message){
-      .priority = MSG_PRIORITY_DEFAULT, .timing_out = true, .delete_at_ms = MSG_NEVER};
+  *m = (msg_message)MSG_MESSAGE_INIT;
 }
 
 static void free_texts(msg_message *m) {
-  char *texts[] = {m->topic,        m->msg, m->map,   m->additional, m->sender, m->sender_host,
-                   m->processed_by, m->key, m->group, m->reason,     m->owner};
+  char *texts[] = {m->msg, m->map,   m->additional, m->processed_by,
+                   m->key, m->group, m->reason,     m->owner};
   for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
     if (texts[i])
       msg_free(texts[i]);
+  if (m->lent)
+    return;
+  msg_free(m->topic);
+  msg_free(m->sender);
+  msg_free(m->sender_host);
 }
 
 void msg_message_clear(msg_message *m) {
@@ -60,6 +64,7 @@ int msg_message_copy(msg_message *out, const msg_message *m) {
   copy.value = (msg_value){0};
   copy.recipients = NULL;
   copy.recipient_count = 0;
+  copy.lent = false;
   msg_message_init(out);
   if (!own_texts(&copy) || msg_value_copy(&copy.value, &m->value) != MSG_OK)
     goto nomem;

@@ -61,13 +61,16 @@ typedef struct msg_message {
   /* To put: one that was sent before, elsewhere. Sender, times, who has seen it, attempts and a
    * dead letter's state stay, and its key is remembered, but finds nothing. */
   bool copied;
+  bool lent; /* topic, sender and sender_host are others', who outlive it: clear leaves them */
 } msg_message;
 
 /** Defaults: priority 1000, timing_out, delete_at MSG_NEVER, everything else zero. */
+#define MSG_MESSAGE_INIT                                                                           \
+  { .priority = MSG_PRIORITY_DEFAULT, .timing_out = true, .delete_at_ms = MSG_NEVER }
 void msg_message_init(msg_message *m);
 /** Free everything and start again from the defaults. */
 void msg_message_clear(msg_message *m);
-/** Deep copy; on MSG_NOMEM *out is initialised and empty. */
+/** Deep copy, of which nothing is lent; on MSG_NOMEM *out is initialised and empty. */
 int msg_message_copy(msg_message *out, const msg_message *m);
 /** Append one recipient (copied): MSG_OK, or MSG_NOMEM with m unchanged. */
 int msg_message_add_recipient(msg_message *m, const char *node);

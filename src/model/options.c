@@ -78,8 +78,7 @@ static const struct key KEYS[KEY_COUNT] = {
 };
 
 void msg_options_init(msg_options *o) {
-  *o = (msg_options){0};
-  msg_message_init(&o->m);
+  *o = (msg_options){.m = MSG_MESSAGE_INIT};
 }
 
 void msg_options_clear(msg_options *o) {

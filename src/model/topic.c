@@ -45,7 +45,24 @@ int msg_name_check(const char *what, const char *name, unsigned long max, msg_er
   return rc;
 }
 
+static bool is_alnum(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+}
+
+/* 1 to max letters, digits, '_', '-' and '.', the first a letter or digit. */
+static bool is_plain(const char *s, size_t max) {
+  size_t n = 0;
+  if (!s || !is_alnum(s[0]))
+    return false;
+  while (is_alnum(s[n]) || s[n] == '_' || s[n] == '-' || s[n] == '.')
+    n++;
+  return s[n] == '\0' && n <= max;
+}
+
+/* Most are plain: looked at in one go. */
 int msg_topic_check(const char *topic, msg_err *err) {
+  if (is_plain(topic, MSG_TOPIC_MAX))
+    return MSG_OK;
   int rc = msg_name_check("topic", topic, MSG_TOPIC_MAX, err);
   if (rc != MSG_OK)
     return rc;
@@ -79,18 +96,11 @@ int msg_node_name_check(const char *name, msg_err *err) {
   return MSG_OK;
 }
 
-static bool is_alnum(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
-}
-
 int msg_queue_check(const char *queue, msg_err *err) {
   int rc = check_text("queue name", queue, MSG_QUEUE_MAX, err);
   if (rc != MSG_OK)
     return rc;
-  bool plain = is_alnum(queue[0]);
-  for (const char *c = queue; *c && plain; c++)
-    plain = is_alnum(*c) || strchr("_-.", *c);
-  if (!plain)
+  if (!is_plain(queue, MSG_QUEUE_MAX))
     return msg_err_set(
         err, MSG_INVALID,
         "queue name '%s' is not plain: use letters, digits, '_', '-', '.', and start "

@@ -43,10 +43,11 @@ static void fill(sqlite3 *db, const shape *s, int front) {
       READY, bench_payload());
   bench_exec(db, sql);
   sqlite3_free(sql);
-  bench_exec(db, "INSERT INTO msg_store_lease VALUES(4000000000000 << 16, 'elsewhere', 'x', "
-                 "'elsewhere', 0, 1, 1, 1)");
-  bench_exec(db, "INSERT INTO msg_store_claim SELECT seq, 4000000000000 << 16, 1 "
-                 "FROM msg_store_message WHERE state = 6");
+  bench_exec(db,
+             "INSERT INTO msg_store_claim VALUES((1 << 63) | (4000000000000 << 16), NULL, NULL, "
+             "'elsewhere', 'x', 'elsewhere', 0, 1, 1, 1)");
+  bench_exec(db, "INSERT INTO msg_store_claim(seq, lease, attempts) SELECT seq, "
+                 "(1 << 63) | (4000000000000 << 16), 1 FROM msg_store_message WHERE state = 6");
   bench_exec(db, "INSERT INTO msg_store_ready SELECT queue, topic, priority, deliver_at, seq FROM "
                  "msg_store_message WHERE state = 1");
   bench_exec(db, "PRAGMA wal_checkpoint(TRUNCATE)");

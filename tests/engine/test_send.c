@@ -40,6 +40,24 @@ static void a_broadcast_is_filled(void **state) {
   rig_close(&r);
 }
 
+static void a_lent_one_borrows_its_senders_names(void **state) {
+  rig r;
+  peer a;
+  msg_message m;
+  char topic[] = "t";
+  rig_open(&r, RIG_KIND(state));
+  peer_open(&r, &a, "me");
+  msg_message_init(&m);
+  m.topic = topic;
+  m.lent = true;
+  fill_ok(&a, &m, NULL);
+  fill_ok(&a, &m, NULL);
+  assert_string_equal(m.sender, "me");
+  assert_string_equal(m.sender_host, msg_process_host());
+  msg_message_clear(&m);
+  rig_close(&r);
+}
+
 static void life_of_each_kind(void **state) {
   static const struct {
     bool exclusive, has_ttl, has_timing_out, timing_out;
@@ -345,6 +363,7 @@ static void only_the_last_1024_are_remembered(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       RIG_TEST(a_broadcast_is_filled, fake),
+      RIG_TEST(a_lent_one_borrows_its_senders_names, fake),
       RIG_TEST(life_of_each_kind, fake),
       RIG_TEST(deliver_at_is_kept_and_life_starts_now_at_the_earliest, fake),
       RIG_TEST(bad_messages_are_refused_unchanged, fake),

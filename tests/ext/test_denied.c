@@ -17,9 +17,9 @@ static const char *filled(void) {
 }
 
 static const char *const TABLES[] = {
-    "msg_store",          "msg_store_message", "msg_store_lease", "msg_store_lane",
-    "msg_store_listener", "msg_store_floor",   "msg_store_seen",  "msg_store_key",
-    "msg_store_node",     "msg_store_ready",   "msg_store_claim", "msg_store_holder",
+    "msg_store",       "msg_store_message", "msg_store_lane",   "msg_store_listener",
+    "msg_store_floor", "msg_store_seen",    "msg_store_key",    "msg_store_node",
+    "msg_store_ready", "msg_store_claim",   "msg_store_holder",
 };
 static const int KINDS[] = {SQLITE_READ, SQLITE_INSERT, SQLITE_UPDATE, SQLITE_DELETE};
 
@@ -52,11 +52,9 @@ static const struct needed {
     {SQLITE_READ, "msg_store_message", {true, true, true}},
     {SQLITE_DELETE, "msg_store_ready", {true, true, false}},
     {SQLITE_INSERT, "msg_store_claim", {true, true, false}},
-    {SQLITE_INSERT, "msg_store_lease", {true, true, false}},
     {SQLITE_INSERT, "msg_store_holder", {true, true, false}},
     {SQLITE_DELETE, "msg_store_message", {false, true, false}},
     {SQLITE_DELETE, "msg_store_claim", {false, true, false}},
-    {SQLITE_DELETE, "msg_store_lease", {false, true, false}},
     {SQLITE_READ, "msg_store_seen", {false, false, true}},
 };
 

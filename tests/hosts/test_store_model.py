@@ -29,18 +29,23 @@ WRONG = {
             AND NOT EXISTS(SELECT 1 FROM msg_store_claim AS c WHERE c.seq = m.seq))""",
     "no ready message expires": "SELECT id FROM msg_store_message WHERE state = 1 AND"
                                 " (delete_at IS NOT NULL OR recipients IS NOT NULL OR NOT exclusive)",
-    "a claim is of a message": "SELECT seq, lease FROM msg_store_claim WHERE seq NOT IN"
+    "a claim is of a message": "SELECT seq, lease FROM msg_store_claim WHERE seq >= 0 AND seq NOT IN"
                                " (SELECT seq FROM msg_store_message WHERE state IN (1, 6))",
     "what is claimed has a claim": "SELECT id FROM msg_store_message WHERE state = 6"
                                    " AND seq NOT IN (SELECT seq FROM msg_store_claim)",
-    "a claim has a lease": "SELECT seq, lease FROM msg_store_claim"
-                           " WHERE lease NOT IN (SELECT number FROM msg_store_lease)",
-    "a lease has a holder": "SELECT number FROM msg_store_lease"
-                            " WHERE holder NOT IN (SELECT process FROM msg_store_holder)",
+    "a claim has a lease": "SELECT seq, lease FROM msg_store_claim WHERE seq >= 0"
+                           " AND lease IS NOT (SELECT l.seq FROM msg_store_claim AS l WHERE l.seq < 0 AND l.seq = msg_store_claim.lease)",
+    "a row is of a message or a lease": """
+        SELECT * FROM msg_store_claim WHERE iif(seq < 0, (lease, attempts) IS NOT (NULL, NULL)
+          OR owner + token + holder + since + messages + first + last IS NULL,
+          lease + attempts IS NULL
+          OR (owner, token, holder, since, messages, first, last) IS NOT (NULL, NULL, NULL, NULL, NULL, NULL, NULL))""",
+    "a lease has a holder": "SELECT seq FROM msg_store_claim WHERE seq < 0"
+                            " AND holder NOT IN (SELECT process FROM msg_store_holder)",
     "a lease knows its messages": """
-        SELECT l.number, l.messages, l.first, l.last, count(c.seq), min(c.seq), max(c.seq) FROM msg_store_lease AS l
-        LEFT JOIN msg_store_claim AS c ON c.lease = l.number GROUP BY l.number
-        HAVING count(c.seq) <> messages OR count(c.seq) = 0 OR min(c.seq) < first OR max(c.seq) > last""",
+        SELECT l.seq, l.messages, l.first, l.last, count(c.seq), min(c.seq), max(c.seq) FROM msg_store_claim AS l
+        LEFT JOIN msg_store_claim AS c ON c.lease = l.seq WHERE l.seq < 0 GROUP BY l.seq
+        HAVING count(c.seq) <> l.messages OR count(c.seq) = 0 OR min(c.seq) < l.first OR max(c.seq) > l.last""",
     "lanes are of what waits in them": """
         SELECT l.seq, l.node FROM msg_store_lane AS l LEFT JOIN msg_store_message AS m USING (seq)
         WHERE m.seq IS NULL OR (m.state, l.exclusive) NOT IN (VALUES (3, 1), (9, 0))

@@ -36,7 +36,7 @@ SELECT msg_release(id, token) FROM msg_claim('retried');
 SELECT msg_release(id, token) FROM msg_claim('retried');
 SELECT msg_claim('work', 1, 3600000);
 UPDATE msg_messages SET deliver_at = 1000 WHERE topic = 'old';
-UPDATE msg_store_lease SET since = since - 100000 WHERE number IN (SELECT lease FROM msg_store_claim JOIN msg_store_message USING (seq) WHERE topic = 'work');
+UPDATE msg_store_claim SET since = since - 100000 WHERE seq IN (SELECT lease FROM msg_store_claim JOIN msg_store_message USING (seq) WHERE topic = 'work');
 " >/dev/null
 expect "lanes" "SELECT owner, depth FROM msg_check_lanes" "gone 1"
 expect "deaf" "SELECT topic, messages FROM msg_check_deaf" "nobody.listens 1"
@@ -58,7 +58,7 @@ shell t.db <<<".read '$views'
 SELECT msg_enqueue('fifo', 1, '{\"group\":\"g\"}') IS NULL;
 SELECT msg_enqueue('fifo', 2, '{\"group\":\"g\"}') IS NULL;
 SELECT msg_claim('fifo', 1, 3600000) IS NULL;
-UPDATE msg_store_lease SET since = since - 100000 WHERE number IN (SELECT lease FROM msg_store_claim JOIN msg_store_message USING (seq) WHERE topic = 'fifo');
+UPDATE msg_store_claim SET since = since - 100000 WHERE seq IN (SELECT lease FROM msg_store_claim JOIN msg_store_message USING (seq) WHERE topic = 'fifo');
 SELECT topic, age_ms > 60000, owner_alive FROM msg_check_long_claims WHERE topic = 'fifo';
 SELECT topic, \"group\", head_state, waiting FROM msg_check_blocked WHERE topic = 'fifo';" >out
 [[ $(tail -2 out) == "fifo|1|1

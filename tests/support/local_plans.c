@@ -72,12 +72,12 @@ static const struct allowed {
     {"", "SCAN main.msg_store_holder"},
     {"", "SCAN msg_store_holder"},
     /* once a process: what a dead one leaves; who holds nothing, when a new one comes */
-    {"FROM \"main\".msg_store_lease WHERE holder = ?1", "SCAN main.msg_store_lease"},
-    {"FROM main.msg_store_lease WHERE holder = ?1", "SCAN main.msg_store_lease"},
-    {"process NOT IN (SELECT holder", "SCAN main.msg_store_lease"},
+    {"FROM \"main\".msg_store_claim WHERE holder = ?1", "SCAN main.msg_store_claim"},
+    {"FROM main.msg_store_claim WHERE holder = ?1", "SCAN main.msg_store_claim"},
+    {"process NOT IN (SELECT holder", "SCAN main.msg_store_claim"},
     /* the first or last entry */
-    {"min(number)", "SEARCH main.msg_store_lease"},
-    {"min(number)", "SEARCH msg_store_lease"},
+    {"min(seq)", "SEARCH main.msg_store_claim"},
+    {"min(seq)", "SEARCH msg_store_claim"},
     {"max(seq)", "SEARCH main.msg_store_message"},
     {"min(due)", "SEARCH m USING INDEX msg_store_message_delayed"},
     {"min(due)", "SEARCH main.msg_store_message USING INDEX msg_store_message_delayed"},
@@ -113,7 +113,7 @@ static const char *const RANGES[] = {
     "seq BETWEEN ?1 AND ?2",
     "seq BETWEEN ?2 AND ?3",
     "m.seq >= ?3",
-    "number >= ?2",
+    "seq >= ?2 AND seq < 0",
 };
 
 static bool is_range(const char *sql) {

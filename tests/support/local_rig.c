@@ -102,7 +102,7 @@ int64_t local_count(local_rig *r, int state) {
   if (state == MSG_LOCAL_READY)
     return local_number(r, "SELECT count(*) FROM msg_store_ready");
   if (state == MSG_LOCAL_CLAIMED)
-    return local_number(r, "SELECT count(*) FROM msg_store_claim");
+    return local_number(r, "SELECT count(*) FROM msg_store_claim WHERE seq > 0");
   snprintf(sql, sizeof sql, "SELECT count(*) FROM msg_store_message WHERE state = %d", state);
   return local_number(r, sql);
 }

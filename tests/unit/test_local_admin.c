@@ -233,7 +233,8 @@ static void redrive_brings_dead_letters_back(void **state) {
   assert_int_equal(set_ttl(&a, 5000), MSG_OK);
   put("b", "2", true, NULL, NULL);
   assert_string_equal(local_claimed(&rig, "*", 9), "1,2");
-  local_sql(&rig, "UPDATE msg_store_lease SET number = 1; UPDATE msg_store_claim SET lease = 1");
+  local_sql(&rig, "UPDATE msg_store_claim SET seq = (1 << 63) | 1 WHERE seq < 0;"
+                  "UPDATE msg_store_claim SET lease = (1 << 63) | 1 WHERE seq > 0");
   rig.settings.max_attempts = 1;
   local_sweep(&rig);
   assert_int_equal(local_count(&rig, MSG_LOCAL_DEAD), 2);

@@ -97,7 +97,8 @@ static void a_claim_counts_each_delivery(void **state) {
   assert_int_equal(list.at[0].attempts, 2);
   assert_int_equal(list.at[1].attempts, 1);
   msg_list_clear(&list);
-  assert_int_equal(local_number(&rig, "SELECT sum(attempts * seq) FROM msg_store_claim"), 4);
+  assert_int_equal(
+      local_number(&rig, "SELECT sum(attempts * seq) FROM msg_store_claim WHERE seq > 0"), 4);
   assert_int_equal(local_number(&rig, "SELECT sum(attempts * seq) FROM msg_store_message"), 1);
   assert_true(local_release(&rig, &a, 0));
   assert_int_equal(local_number(&rig, "SELECT attempts FROM msg_store_message WHERE seq = 1"), 2);
@@ -341,10 +342,10 @@ static void committed_after_a_rollback_counts_once(void **state) {
   local_sql(&rig, "BEGIN");
   assert_string_equal(local_claimed(&rig, "t", 1), "x");
   local_sql(&rig, "COMMIT");
-  assert_int_equal(local_number(&rig, "SELECT attempts FROM msg_store_claim"), 2);
+  assert_int_equal(local_number(&rig, "SELECT attempts FROM msg_store_claim WHERE seq > 0"), 2);
   assert_true(local_release(&rig, &id, 0));
   assert_string_equal(local_claimed(&rig, "t", 1), "x");
-  assert_int_equal(local_number(&rig, "SELECT attempts FROM msg_store_claim"), 3);
+  assert_int_equal(local_number(&rig, "SELECT attempts FROM msg_store_claim WHERE seq > 0"), 3);
 }
 
 static void big_batch_comes_sorted(void **state) {
@@ -379,8 +380,9 @@ static void one_winner_each(void **state) {
     local_claim(&b, "t", 3, &all);
   }
   assert_int_equal(all.n, 20);
-  assert_int_equal(local_number(&a, "SELECT count(*) FROM msg_store_claim JOIN msg_store_lease"
-                                    " ON number = lease WHERE owner = 'a'"),
+  assert_int_equal(local_number(&a, "SELECT count(*) FROM msg_store_claim AS c"
+                                    " JOIN msg_store_claim AS l ON l.seq = c.lease"
+                                    " WHERE l.owner = 'a'"),
                    8);
   msg_list_clear(&all);
   local_rig_close(&a);

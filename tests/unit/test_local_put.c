@@ -1,4 +1,5 @@
 /* put.c, row.c: messages come back as they went in; keys, groups, ids. */
+#include <stdio.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -53,6 +54,61 @@ static void every_field_comes_back(void **state) {
   assert_int_equal(got.state, MSG_STATE_READY);
   msg_message_clear(&got);
   msg_message_clear(&m);
+}
+
+/* What only a few messages have; in the row, CHECKS. */
+static void give(msg_message *m, size_t i) {
+  char **const texts[] = {&m->msg, &m->map, &m->additional, &m->key, &m->group, &m->reason};
+  if (i < sizeof texts / sizeof texts[0])
+    *texts[i] = msg_strdup("{}");
+  else if (i == 6)
+    m->attempts = 3;
+  else if (i == 7)
+    m->delete_after_processing = true;
+  else if (i == 8)
+    m->in_answer_to = msg_oid_new();
+  else if (i == 9)
+    assert_int_equal(msg_message_add_recipient(m, "you"), MSG_OK);
+  else if (i == 10)
+    m->deliver_at_ms += 600000;
+  else if (i == 11)
+    m->timestamp_ms = 7;
+  else if (i == 12)
+    m->timing_out = true;
+}
+
+static void a_field_alone_is_stored(void **state) {
+  static const char *const CHECKS[] = {
+      "msg = '{}'",
+      "map = '{}'",
+      "additional = '{}'",
+      "key = '{}'",
+      "grp = '{}'",
+      "reason = '{}'",
+      "attempts = 3",
+      "delete_after = 0",
+      "in_answer_to IS NOT NULL",
+      "recipients = '[\"you\"]'",
+      "due = deliver_at",
+      "timestamp = 7",
+      "timing_out AND delete_at IS NULL",
+      "state = 1 AND exclusive AND attempts = 0 AND NOT timing_out AND timestamp = deliver_at",
+  };
+  (void)state;
+  const size_t n = sizeof CHECKS / sizeof CHECKS[0];
+  for (size_t i = 0; i < n; i++) {
+    msg_message m = local_message("t", "x");
+    give(&m, i);
+    local_put(&rig, &m);
+    msg_message_clear(&m);
+  }
+  for (size_t i = 0; i < n; i++) {
+    char sql[200];
+    snprintf(sql, sizeof sql, "SELECT count(*) FROM msg_store_message WHERE seq = %zu AND %s",
+             i + 1, CHECKS[i]);
+    if (local_number(&rig, sql) != 1)
+      fail_msg("%s", CHECKS[i]);
+  }
 }
 
 static void values_keep_their_type(void **state) {
@@ -215,6 +271,7 @@ static void rowid_and_transaction_of_the_host_stay(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       TEST(every_field_comes_back),
+      TEST(a_field_alone_is_stored),
       TEST(values_keep_their_type),
       TEST(stored_states),
       TEST(followers_of_a_group_wait),

@@ -6,7 +6,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/thread.h"
-#include "store/local/session.h"
+#include "store/local/local.h"
 #include "support/cmocka_compat.h"
 #include "support/local_rig.h"
 
@@ -291,6 +291,61 @@ static void failing_host_statement_undoes(void **state) {
                                 NULL, NULL, NULL),
                    SQLITE_CONSTRAINT);
   assert_int_equal(messages(&a), 1);
+}
+
+/* SQLite's own savepoint of it lies in another schema. */
+static void fails_half_way(sqlite3_stmt *stmt) {
+  int64_t before = messages(&a);
+  local_sql(&a, "BEGIN");
+  assert_int_equal(sqlite3_step(stmt), SQLITE_CONSTRAINT);
+  assert_int_equal(sqlite3_reset(stmt), SQLITE_CONSTRAINT);
+  local_sql(&a, "COMMIT");
+  assert_int_equal(messages(&a), before);
+}
+
+static void undoes_wherever_the_host_compiled_it(void **state) {
+  static const char sql[] = "INSERT INTO temp.log SELECT send(x) FROM mine";
+  sqlite3_stmt *first = NULL, *later = NULL;
+  (void)state;
+  with_function();
+  local_sql(&a, "INSERT INTO mine VALUES(0), (0); CREATE TEMP TABLE log(x UNIQUE)");
+  assert_int_equal(sqlite3_prepare_v2(a.db, sql, -1, &first, NULL), SQLITE_OK);
+  local_send(&a, "t", "x");
+  fails_half_way(first); /* compiled before ours */
+  assert_int_equal(sqlite3_prepare_v2(a.db, sql, -1, &later, NULL), SQLITE_OK);
+  fails_half_way(later); /* after ours */
+  for (int key = 1; key <= 2; key++) {
+    local_sql(&a, key == 1 ? "SELECT send(1)" : "SELECT send(2)"); /* compiles more */
+    fails_half_way(later);                                         /* between ours */
+    fails_half_way(first);
+  }
+  msg_local_session_release(a.session); /* ours come back */
+  fails_half_way(later);
+  fails_half_way(first);
+  sqlite3_finalize(first);
+  sqlite3_finalize(later);
+}
+
+static void sql_pinned(sqlite3_context *ctx, int argc, sqlite3_value **argv) {
+  (void)argc, (void)argv;
+  sqlite3_result_int(ctx, msg_local_pinned((msg_local_session *)a.session));
+}
+
+static void a_write_of_ours_pins_what_its_triggers_do(void **state) {
+  (void)state;
+  local_send(&a, "t", "x");
+  assert_int_equal(
+      sqlite3_create_function(a.db, "pinned", 0, SQLITE_UTF8, NULL, sql_pinned, NULL, NULL),
+      SQLITE_OK);
+  local_sql(&a, "CREATE TRIGGER told AFTER INSERT ON msg_store_message"
+                " BEGIN INSERT INTO mine VALUES(pinned()); END");
+  assert_int_equal(local_number(&a, "SELECT pinned()"), 0);
+  msg_message m = local_message("t", "x");
+  m.exclusive = false; /* a single statement, in autocommit */
+  msg_oid id;
+  assert_int_equal(local_put_rc(&a, &m, &id), MSG_OK);
+  msg_message_clear(&m);
+  assert_int_equal(local_number(&a, "SELECT count(*) FROM mine WHERE x = 1"), 1);
 }
 
 /* ---- a schema that vanished ---- */
@@ -646,6 +701,8 @@ int main(void) {
       TEST_DELETE(inside_reading_and_writing_statements),
       TEST(schema_is_made_inside_a_writing_statement),
       TEST(failing_host_statement_undoes),
+      TEST(undoes_wherever_the_host_compiled_it),
+      TEST(a_write_of_ours_pins_what_its_triggers_do),
       TEST(vanished_schema_is_made_again),
       TEST(two_connections_make_it_together),
       TEST_DELETE(two_connections_make_it_together),

@@ -82,7 +82,7 @@ static void leases_end(void **state) {
                                       "'max_attempts' AND attempts > 0"),
                    2);
   assert_int_equal(local_count(&rig, MSG_LOCAL_CLAIMED), 0);
-  assert_int_equal(local_number(&rig, "SELECT count(*) FROM msg_store_lease"), 0);
+  assert_int_equal(local_number(&rig, "SELECT count(*) FROM msg_store_claim WHERE seq < 0"), 0);
 }
 
 static void a_lease_without_messages_ends(void **state) {
@@ -91,10 +91,10 @@ static void a_lease_without_messages_ends(void **state) {
   assert_string_equal(local_claimed(&rig, "t", 9), "a");
   local_sql(&rig, "DELETE FROM msg_store_message");
   local_sweep(&rig);
-  assert_int_equal(local_number(&rig, "SELECT count(*) FROM msg_store_lease"), 1);
+  assert_int_equal(local_number(&rig, "SELECT count(*) FROM msg_store_claim WHERE seq < 0"), 1);
   msg_clock_shift(30001);
   local_sweep(&rig);
-  assert_int_equal(local_number(&rig, "SELECT count(*) FROM msg_store_lease"), 0);
+  assert_int_equal(local_number(&rig, "SELECT count(*) FROM msg_store_claim WHERE seq < 0"), 0);
   assert_int_equal(local_count(&rig, MSG_LOCAL_CLAIMED), 0);
 }
 
@@ -107,12 +107,13 @@ static void expired_go_with_their_lanes_and_let_groups_on(void **state) {
   put("follower", true, 0, 1500, NULL, "g");
   put("next", true, 0, 0, NULL, "g");
   put("claimed", true, 0, 900, NULL, NULL);
-  local_sql(&rig,
-            "UPDATE msg_store_message SET state = 6 WHERE value = 'claimed';"
-            "INSERT INTO msg_store_claim SELECT seq, 9000000000000 << 16, 1 FROM msg_store_message"
-            " WHERE state = 6;"
-            "INSERT INTO msg_store_lease SELECT lease, 'o', 't', 'x', 1, 1, seq, seq"
-            " FROM msg_store_claim");
+  local_sql(
+      &rig,
+      "UPDATE msg_store_message SET state = 6 WHERE value = 'claimed';"
+      "INSERT INTO msg_store_claim(seq, lease, attempts)"
+      " SELECT seq, (1 << 63) | (9000000000000 << 16), 1 FROM msg_store_message WHERE state = 6;"
+      "INSERT INTO msg_store_claim(seq, owner, token, holder, since, messages, first, last)"
+      " SELECT lease, 'o', 't', 'x', 1, 1, seq, seq FROM msg_store_claim");
   msg_clock_shift(1600);
   local_sweep(&rig);
   assert_int_equal(local_number(&rig, "SELECT count(*) FROM msg_store_message"), 2);
@@ -201,7 +202,7 @@ static void claims_of_an_ended_process_come_back(void **state) {
   rig.actor.process = self;
   assert_true(local_claimable(&rig, "t"));
   assert_string_equal(local_claimed(&rig, "t", 1), "x");
-  assert_int_equal(local_number(&rig, "SELECT attempts FROM msg_store_claim"), 2);
+  assert_int_equal(local_number(&rig, "SELECT attempts FROM msg_store_claim WHERE seq > 0"), 2);
 }
 
 /* One of this machine that does not run. */
@@ -244,7 +245,7 @@ static void all_that_the_dead_held_comes_back(void **state) {
   for (int i = 0; i < 9; i++)
     local_sweep(&rig);
   assert_int_equal(local_number(&rig, "SELECT count(*) FROM msg_store_ready"), DEAD * EACH);
-  assert_int_equal(local_number(&rig, "SELECT count(*) FROM msg_store_lease"), LIVE);
+  assert_int_equal(local_number(&rig, "SELECT count(*) FROM msg_store_claim WHERE seq < 0"), LIVE);
   assert_int_equal(holders(), 1);
 }
 

@@ -151,6 +151,31 @@ static void allocation_failures(void **state) {
   fail_alloc_remove();
 }
 
+static void what_is_lent_stays(void **state) {
+  char topic[] = "t", sender[] = "me", host[] = "here";
+  msg_message m, copy;
+  (void)state;
+  fail_alloc_install();
+  msg_message_init(&m);
+  m.topic = topic;
+  m.sender = sender;
+  m.sender_host = host;
+  m.msg = msg_strdup("own");
+  m.lent = true;
+  assert_int_equal(msg_message_copy(&copy, &m), MSG_OK);
+  msg_message_clear(&m);
+  assert_false(m.lent);
+  assert_null(m.topic);
+  assert_false(copy.lent);
+  topic[0] = sender[0] = host[0] = '-';
+  assert_string_equal(copy.topic, "t");
+  assert_string_equal(copy.sender, "me");
+  assert_string_equal(copy.sender_host, "here");
+  msg_message_clear(&copy);
+  assert_int_equal(fail_alloc_live(), 0);
+  fail_alloc_remove();
+}
+
 static void recipients(void **state) {
   (void)state;
   msg_message m;
@@ -226,6 +251,7 @@ int main(void) {
       cmocka_unit_test(defaults),
       cmocka_unit_test(copy_is_deep_and_whole),
       cmocka_unit_test(allocation_failures),
+      cmocka_unit_test(what_is_lent_stays),
       cmocka_unit_test(recipients),
       cmocka_unit_test(states_have_names),
       cmocka_unit_test(list_sorts_in_delivery_order),

@@ -27,8 +27,9 @@
 static const struct table {
   const char *name, *as;
   const char *columns; /* that it has of its own, a space after each */
-} READY_TABLE = {"msg_store_ready", "r", "queue topic priority deliver_at seq "},
-  CLAIM_TABLE = {"msg_store_claim", "c", "seq "};
+  const char *rows;    /* which of its rows are of messages */
+} READY_TABLE = {"msg_store_ready", "r", "queue topic priority deliver_at seq ", "1"},
+  CLAIM_TABLE = {"msg_store_claim", "c", "seq ", "c.lease NOT NULL"};
 
 /* Each row is in one arm. Every arm names the condition of a partial index, or a table. */
 static const struct arm {
@@ -201,7 +202,7 @@ static void put_table(struct text *t, const struct table *table) {
   put_terms(t, table, "$seq AS seq, $priority AS priority, $deliver_at AS deliver_at");
   put(t, " FROM @.");
   msg_str_appendf(&t->sql, "%s AS %s", table->name, table->as);
-  put_where(t, table, "1");
+  put_where(t, table, table->rows);
 }
 
 static void put_union(struct text *t, const struct arm *a, size_t n, unsigned states) {

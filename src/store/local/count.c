@@ -35,7 +35,7 @@ static const char sql_topics[] =
     " UNION ALL SELECT " MSG_LOCAL_MESSAGE(
         "topic",
         "c.seq") " AS of, 'c', 0, count(*), min(seq)"
-                 " FROM @.msg_store_claim AS c WHERE " MSG_LOCAL_MESSAGE(
+                 " FROM @.msg_store_claim AS c WHERE c.lease NOT NULL AND " MSG_LOCAL_MESSAGE(
                      "queue",
                      "c.seq") " = ?1 GROUP BY of"
                               " UNION ALL SELECT topic, 'x', 0, count(*), NULL" OF(
@@ -71,7 +71,7 @@ static const char sql_queues[] =
     " UNION " QUEUES_OF("dead", "state = 7")
     " UNION " QUEUES_OF("live", "state = 8")
     " UNION SELECT " MSG_LOCAL_MESSAGE("queue", "c.seq") " AS of FROM @.msg_store_claim AS c"
-    "  WHERE of IS NOT NULL ORDER BY x";
+    "  WHERE c.lease NOT NULL AND of IS NOT NULL ORDER BY x";
 /* clang-format on */
 
 struct counts {
@@ -216,7 +216,7 @@ int msg_local_queues(msg_session *base, msg_count_fn fn, void *arg, msg_err *err
 static const char sql_deadline[] =
     "SELECT min(at) FROM (SELECT min(due) AS at" OF("delayed") "state = 4"
     " UNION ALL SELECT min(delete_at)" OF("expiry") "delete_at IS NOT NULL AND state <> 6"
-    " UNION ALL SELECT " MSG_LOCAL_LEASE_END("min(number)") " FROM @.msg_store_lease)";
+    " UNION ALL SELECT " MSG_LOCAL_LEASE_END(MSG_LOCAL_FIRST_LEASE("@.msg_store_claim")) ")";
 /* clang-format on */
 
 static int deadline_work(msg_local_session *s, void *arg, msg_err *err) {

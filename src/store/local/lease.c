@@ -13,7 +13,7 @@
 /* ---- numbers ---- */
 
 int64_t msg_local_lease_end_ms(int64_t number) {
-  return number >> BITS;
+  return (number & INT64_MAX) >> BITS;
 }
 
 int64_t msg_local_lease_end_for(int64_t end_ms) {
@@ -22,13 +22,13 @@ int64_t msg_local_lease_end_for(int64_t end_ms) {
 
 int64_t msg_local_lease_after(int64_t at_ms) {
   if (at_ms < 0)
-    return 0;
-  return at_ms < END_MAX_MS ? (at_ms + 1) << BITS : INT64_MAX;
+    return INT64_MIN;
+  return at_ms < END_MAX_MS ? INT64_MIN | (at_ms + 1) << BITS : 0;
 }
 
 /* No two leases have the same first message: mostly it is free. */
 static int64_t first_number(int64_t end_ms, int64_t first) {
-  return msg_local_lease_end_for(end_ms) << BITS | (first & MASK);
+  return INT64_MIN | msg_local_lease_end_for(end_ms) << BITS | (first & MASK);
 }
 
 /* ---- making ---- */
@@ -38,9 +38,10 @@ static int64_t first_number(int64_t end_ms, int64_t first) {
 static int put_holder(msg_local_session *s, const char *process, msg_err *err) {
   static const char sql_put[] =
       "INSERT INTO @.msg_store_holder(process) VALUES(?1) ON CONFLICT(process) DO NOTHING";
-  static const char sql_trim[] = "DELETE FROM @.msg_store_holder WHERE process <> ?1"
-                                 " AND (SELECT count(*) FROM @.msg_store_holder) > ?2"
-                                 " AND process NOT IN (SELECT holder FROM @.msg_store_lease)";
+  static const char sql_trim[] =
+      "DELETE FROM @.msg_store_holder WHERE process <> ?1"
+      " AND (SELECT count(*) FROM @.msg_store_holder) > ?2"
+      " AND process NOT IN (SELECT holder FROM @.msg_store_claim WHERE holder NOT NULL)";
   int64_t is_new = 0;
   int rc = msg_local_exec(s, sql_put, &is_new, err, "t", process);
   if (rc != MSG_OK || is_new == 0)
@@ -49,17 +50,17 @@ static int put_holder(msg_local_session *s, const char *process, msg_err *err) {
 }
 
 #define INTO                                                                                       \
-  "INSERT INTO @.msg_store_lease(number, owner, token, holder, since, messages, first, last) "
+  "INSERT INTO @.msg_store_claim(seq, owner, token, holder, since, messages, first, last) "
 
 /* Another lease may have the number. */
-#define IF_FREE " ON CONFLICT(number) DO NOTHING"
+#define IF_FREE " ON CONFLICT(seq) DO NOTHING"
 
 /* The number that was made, behind the last that was tried. */
 static int made(int rc, int64_t count, int64_t *number, msg_err *err) {
   if (rc == MSG_OK && count == 0)
     return msg_err_set(err, MSG_CORRUPT,
-                       "no number for a lease: see what msg_store_lease holds, and whether its "
-                       "rows are claimed in msg_store_claim");
+                       "no number for a lease: see the leases of msg_store_claim, whose seq "
+                       "is negative, and whether other rows of it name them");
   --*number;
   return rc;
 }
@@ -80,7 +81,7 @@ int msg_local_lease_new(msg_local_session *s, const msg_actor *actor, const char
 int msg_local_lease_copy(msg_local_session *s, int64_t from, int64_t end_ms, int64_t seq,
                          int64_t *number, msg_err *err) {
   static const char sql[] = INTO "SELECT ?2, owner, token, holder, since, 1, ?3, ?3"
-                                 " FROM @.msg_store_lease WHERE number = ?1" IF_FREE;
+                                 " FROM @.msg_store_claim WHERE seq = ?1" IF_FREE;
   int64_t count = 0;
   int rc = MSG_OK;
   *number = first_number(end_ms, seq);
@@ -90,16 +91,15 @@ int msg_local_lease_copy(msg_local_session *s, int64_t from, int64_t end_ms, int
 }
 
 int msg_local_lease_joined(msg_local_session *s, int64_t number, int64_t seq, msg_err *err) {
-  static const char sql[] = "UPDATE @.msg_store_lease SET messages = messages + 1,"
-                            " first = min(first, ?2), last = max(last, ?2) WHERE number = ?1";
+  static const char sql[] = "UPDATE @.msg_store_claim SET messages = messages + 1,"
+                            " first = min(first, ?2), last = max(last, ?2) WHERE seq = ?1";
   return msg_local_exec(s, sql, NULL, err, "ii", number, seq);
 }
 
 int msg_local_lease_left(msg_local_session *s, int64_t number, int64_t messages, msg_err *err) {
-  static const char sql_last[] =
-      "DELETE FROM @.msg_store_lease WHERE number = ?1 AND messages <= ?2";
+  static const char sql_last[] = "DELETE FROM @.msg_store_claim WHERE seq = ?1 AND messages <= ?2";
   static const char sql_some[] =
-      "UPDATE @.msg_store_lease SET messages = messages - ?2 WHERE number = ?1";
+      "UPDATE @.msg_store_claim SET messages = messages - ?2 WHERE seq = ?1";
   int64_t gone = 0;
   int rc = msg_local_exec(s, sql_last, &gone, err, "ii", number, messages);
   return rc == MSG_OK && gone == 0 ? msg_local_exec(s, sql_some, NULL, err, "ii", number, messages)
@@ -107,7 +107,7 @@ int msg_local_lease_left(msg_local_session *s, int64_t number, int64_t messages,
 }
 
 int msg_local_lease_show(msg_local_session *s, int64_t number, msg_message *m, msg_err *err) {
-  static const char sql[] = "SELECT owner, token, since FROM @.msg_store_lease WHERE number = ?1";
+  static const char sql[] = "SELECT owner, token, since FROM @.msg_store_claim WHERE seq = ?1";
   sqlite3_stmt *stmt = NULL;
   bool nomem = false;
   int rc = msg_local_bound(s, sql, &stmt, err, "i", number);

@@ -1,10 +1,11 @@
 /* lease.h - who holds messages until when. Private to store/local. What writes runs inside a
  * msg_local_write with `many`.
  *
- * One row of msg_store_lease a claim, shared by the messages it took, whose rows in msg_store_claim
- * name it by number. The number begins with the time when the lease ends, so that leases lie in
- * the order of their ends without an index. A message whose lease is extended gets another row
- * with the same token. A row goes with its last message.
+ * A lease is a row of msg_store_claim, shared by the messages that a claim took, whose rows there
+ * name it by number: while little is claimed, one page holds all of it. The number is negative, as
+ * no message's is, and begins with the time when the lease ends, so that leases lie in the order of
+ * their ends without an index. A message whose lease is extended gets another one with the same
+ * token. A lease goes with its last message.
  *
  * The process that holds a lease has a row in msg_store_holder, at least as long as it does: what
  * it leaves behind is looked for once it is dead, and not before. */
@@ -23,10 +24,12 @@ typedef struct msg_local_lease {
 /* Of a number, below its end in ms: they tell apart what ends in the same one. */
 #define MSG_LOCAL_LEASE_BITS 16
 /* SQL: when the lease of a number ends. */
-#define MSG_LOCAL_LEASE_END(number) "(" number " >> 16)"
+#define MSG_LOCAL_LEASE_END(number) "((" number " & 0x7fffffffffffffff) >> 16)"
+/* SQL: the number of the lease that ends first, which is the first row. */
+#define MSG_LOCAL_FIRST_LEASE(table) "(SELECT min(seq) FROM " table " WHERE +seq < 0)"
 
 int64_t msg_local_lease_end_ms(int64_t number);
-/** The lowest number of a lease that ends after a time. */
+/** The lowest number of a lease that ends after a time; 0: none does. */
 int64_t msg_local_lease_after(int64_t at_ms);
 /** The end of a lease that is to end at a time: one much later than anybody asks for is earlier. */
 int64_t msg_local_lease_end_for(int64_t end_ms);

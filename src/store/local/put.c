@@ -6,21 +6,27 @@
 #include "store/local/move.h"
 #include "store/local/reading.h"
 
-/* A follower waits behind whatever of its group is not dead. */
-#define INSERT(state, moved)                                                                       \
-  "INSERT INTO @.msg_store_message(id, queue, topic, state, priority, deliver_at, due, delete_at," \
-  " grp, sender, sender_host, exclusive, timestamp, ttl, timing_out, delete_after, in_answer_to,"  \
-  " recipients, msg, value, json, map, additional, key, attempts, reason, moved)"                  \
-  " VALUES(?1, ?2, ?3, " state ", ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17,"     \
-  " ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, " moved ")"
+/* Of a plain message every column that is not given is empty, it is delivered when it was sent, and
+ * it times out if it is ever deleted. */
+#define INSERT(columns, state, values)                                                             \
+  "INSERT INTO @.msg_store_message(id, queue, topic, state, priority, deliver_at, delete_at,"      \
+  " sender, sender_host, exclusive, ttl, value, json, timestamp, timing_out" columns ")"           \
+  " VALUES(?1, ?2, ?3, " state ", ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, " values ")"
+#define INSERT_ALL(state, moved)                                                                   \
+  INSERT(", due, grp, delete_after, in_answer_to, recipients, msg, map, additional, key,"          \
+         " attempts, reason, moved",                                                               \
+         state, "?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, " moved)
 
-static const char SQL_INSERT[] = INSERT("?4", "NULL");
-static const char SQL_INSERT_LATE[] = INSERT("?4", MSG_LOCAL_OUT_OF_PLACE("?2", "?3", "?5", "?6"));
+static const char SQL_INSERT_PLAIN[] = INSERT("", "?4", "?6, ?7 IS NOT NULL");
+static const char SQL_INSERT[] = INSERT_ALL("?4", "NULL");
+static const char SQL_INSERT_LATE[] =
+    INSERT_ALL("?4", MSG_LOCAL_OUT_OF_PLACE("?2", "?3", "?5", "?6"));
+/* A follower waits behind whatever of its group is not dead. */
 static const char SQL_INSERT_GROUPED[] =
-    INSERT("CASE WHEN EXISTS(SELECT 1 FROM @.msg_store_message INDEXED BY msg_store_message_grp"
-           "  WHERE queue = ?2 AND topic = ?3 AND grp = ?9 AND state <> 7) THEN 5 "
-           "ELSE ?4 END",
-           "NULL");
+    INSERT_ALL("CASE WHEN EXISTS(SELECT 1 FROM @.msg_store_message INDEXED BY msg_store_message_grp"
+               "  WHERE queue = ?2 AND topic = ?3 AND grp = ?17 AND state <> 7) THEN 5 "
+               "ELSE ?4 END",
+               "NULL");
 
 struct batch {
   msg_put *items;
@@ -86,39 +92,57 @@ static bool is_dead(const msg_message *m) {
 static enum msg_local_state state_of(const msg_message *m, int64_t now_ms) {
   if (is_dead(m))
     return MSG_LOCAL_DEAD;
-  msg_local_item item = {.exclusive = m->exclusive,
-                         .has_recipients = has_recipients(m),
-                         .mortal = m->delete_at_ms != MSG_NEVER,
-                         .deliver_at_ms = m->deliver_at_ms};
+  msg_local_item item; /* its names, which are large, stay unset */
+  item.exclusive = m->exclusive;
+  item.has_recipients = has_recipients(m);
+  item.mortal = m->delete_at_ms != MSG_NEVER;
+  item.deliver_at_ms = m->deliver_at_ms;
   return msg_local_free_state(&item, now_ms);
 }
 
-static void bind_when(struct binder *b, const msg_message *m, int64_t now_ms) {
-  enum msg_local_state state = state_of(m, now_ms);
+static void bind_plain(struct binder *b, const char *queue, const msg_message *m,
+                       enum msg_local_state state) {
+  bind_text(b, 2, queue);
+  bind_text(b, 3, m->topic);
   bind_int(b, 4, state);
   bind_int(b, 5, m->priority);
   bind_int(b, 6, m->deliver_at_ms);
-  if (state == MSG_LOCAL_DELAYED && !group_of(m))
-    bind_int(b, 7, m->deliver_at_ms);
   if (m->delete_at_ms != MSG_NEVER)
-    bind_int(b, 8, m->delete_at_ms);
-  bind_int(b, 13, m->timestamp_ms);
-  bind_int(b, 14, m->ttl_ms);
-  bind_int(b, 15, m->timing_out);
-  if (m->delete_after_processing)
-    bind_int(b, 16, m->delete_after_processing_ms);
+    bind_int(b, 7, m->delete_at_ms);
+  bind_text(b, 8, m->sender);
+  bind_text(b, 9, m->sender_host);
+  bind_int(b, 10, m->exclusive);
+  bind_int(b, 11, m->ttl_ms);
+  if (b->rc == SQLITE_OK && m->value.type != MSG_NULL)
+    b->rc = msg_local_bind_value(b->stmt, 12, &m->value);
+  if (m->value.json)
+    bind_int(b, 13, 1);
 }
 
-static void bind_content(struct binder *b, const msg_message *m) {
-  bind_text(b, 9, group_of(m));
-  bind_text(b, 10, m->sender);
-  bind_text(b, 11, m->sender_host);
-  bind_int(b, 12, m->exclusive);
-  bind_text(b, 19, m->msg);
-  if (b->rc == SQLITE_OK && m->value.type != MSG_NULL)
-    b->rc = msg_local_bind_value(b->stmt, 20, &m->value);
-  if (m->value.json)
-    bind_int(b, 21, 1);
+static bool is_plain(const msg_message *m, enum msg_local_state state) {
+  bool texts = m->group || m->msg || m->map || m->additional || m->key || m->reason;
+  bool times = state == MSG_LOCAL_DELAYED || m->timestamp_ms != m->deliver_at_ms ||
+               m->timing_out != (m->delete_at_ms != MSG_NEVER);
+  return !texts && !times && !has_recipients(m) && !m->delete_after_processing && !m->attempts &&
+         msg_oid_is_zero(&m->in_answer_to);
+}
+
+/* answered, recipients: storage until reset. */
+static void bind_more(struct binder *b, const msg_message *m, enum msg_local_state state,
+                      char answered[MSG_OID_HEX + 1], msg_str *recipients) {
+  bind_int(b, 14, m->timestamp_ms);
+  bind_int(b, 15, m->timing_out);
+  if (state == MSG_LOCAL_DELAYED && !group_of(m))
+    bind_int(b, 16, m->deliver_at_ms);
+  bind_text(b, 17, group_of(m));
+  if (m->delete_after_processing)
+    bind_int(b, 18, m->delete_after_processing_ms);
+  if (b->rc == SQLITE_OK && !msg_oid_is_zero(&m->in_answer_to))
+    b->rc = msg_local_bind_oid(b->stmt, 19, &m->in_answer_to, answered);
+  if (has_recipients(m))
+    append_recipients(recipients, m);
+  bind_text(b, 20, recipients->s);
+  bind_text(b, 21, m->msg);
   bind_text(b, 22, m->map);
   bind_text(b, 23, m->additional);
   bind_text(b, 24, m->key);
@@ -141,32 +165,28 @@ static int step_insert(msg_local_session *s, sqlite3_stmt *stmt, const char *id,
 }
 
 /* A broadcast of an earlier time than now may come behind later ones. */
-static const char *insert_of(const msg_message *m) {
-  if (is_dead(m))
-    return SQL_INSERT;
-  if (group_of(m))
+static const char *insert_of(const msg_message *m, enum msg_local_state state) {
+  if (state != MSG_LOCAL_DEAD && group_of(m))
     return SQL_INSERT_GROUPED;
-  bool late = !m->exclusive && !has_recipients(m) && m->deliver_at_ms < msg_clock_now_ms();
-  return late ? SQL_INSERT_LATE : SQL_INSERT;
+  bool broadcast = state != MSG_LOCAL_DEAD && !m->exclusive && !has_recipients(m);
+  if (broadcast && m->deliver_at_ms < msg_clock_now_ms())
+    return SQL_INSERT_LATE;
+  return is_plain(m, state) ? SQL_INSERT_PLAIN : SQL_INSERT;
 }
 
-static int insert(msg_local_session *s, const msg_message *m, int64_t now_ms, msg_err *err) {
+static int insert(msg_local_session *s, const msg_message *m, enum msg_local_state state,
+                  msg_err *err) {
   char id[MSG_OID_HEX + 1], answered[MSG_OID_HEX + 1];
   msg_str recipients = MSG_STR_INIT;
   struct binder b = {.rc = SQLITE_OK};
-  int rc = msg_local_stmt(s, insert_of(m), &b.stmt, err);
+  const char *sql = insert_of(m, state);
+  int rc = msg_local_stmt(s, sql, &b.stmt, err);
   if (rc != MSG_OK)
     return rc;
   b.rc = msg_local_bind_oid(b.stmt, 1, &m->id, id);
-  bind_text(&b, 2, s->queue);
-  bind_text(&b, 3, m->topic);
-  bind_when(&b, m, now_ms);
-  bind_content(&b, m);
-  if (b.rc == SQLITE_OK && !msg_oid_is_zero(&m->in_answer_to))
-    b.rc = msg_local_bind_oid(b.stmt, 17, &m->in_answer_to, answered);
-  if (has_recipients(m))
-    append_recipients(&recipients, m);
-  bind_text(&b, 18, recipients.s);
+  bind_plain(&b, s->queue, m, state);
+  if (sql != SQL_INSERT_PLAIN)
+    bind_more(&b, m, state, answered, &recipients);
   if (recipients.nomem)
     rc = msg_err_nomem(err);
   else if (b.rc != SQLITE_OK)
@@ -191,9 +211,9 @@ static int mark_seen(msg_local_session *s, const msg_message *m, int64_t seq, ms
 
 /* What belongs beside the row. A grouped message learns its state by the insert: the delay of a
  * head is noted afterwards. */
-static int finish(msg_local_session *s, const msg_message *m, int64_t now_ms, msg_err *err) {
+static int finish(msg_local_session *s, const msg_message *m, enum msg_local_state state,
+                  msg_err *err) {
   int64_t seq = sqlite3_last_insert_rowid(s->db);
-  enum msg_local_state state = state_of(m, now_ms);
   if (group_of(m)) {
     msg_local_item item;
     int rc = msg_local_item_load(s, seq, &item, err);
@@ -218,21 +238,22 @@ static bool needs_finish(const msg_message *m) {
 }
 
 /* READY, whatever else is in the store. */
-static bool is_ready(const msg_message *m, int64_t now_ms) {
-  return !group_of(m) && state_of(m, now_ms) == MSG_LOCAL_READY;
+static bool is_ready(const msg_message *m, enum msg_local_state state) {
+  return !group_of(m) && state == MSG_LOCAL_READY;
 }
 
 /* The message, and its row in msg_store_ready by a statement that is bound before: between the two
  * nothing can fail that leaves the first alone. (Where a single row cannot be written, SQLite rolls
  * the transaction back.) */
-static int insert_ready(msg_local_session *s, const msg_message *m, int64_t now_ms, msg_err *err) {
+static int insert_ready(msg_local_session *s, const msg_message *m, enum msg_local_state state,
+                        msg_err *err) {
   static const char sql[] = "INSERT INTO @.msg_store_ready(queue, topic, priority, deliver_at, seq)"
                             " VALUES(?1, ?2, ?3, ?4, ?5)";
   sqlite3_stmt *stmt = NULL;
   int rc = msg_local_bound(s, sql, &stmt, err, "ttiii", s->queue, m->topic, (int64_t)m->priority,
                            m->deliver_at_ms, INT64_C(0));
   if (rc == MSG_OK)
-    rc = insert(s, m, now_ms, err);
+    rc = insert(s, m, state, err);
   if (rc != MSG_OK) {
     msg_local_done(s, stmt);
     return rc;
@@ -283,9 +304,10 @@ static int put_one(msg_local_session *s, msg_put *item, int64_t now_ms, msg_err 
   if (found != MSG_NOTFOUND)
     return found;
   item->id = m->id;
-  int rc = (is_ready(m, now_ms) ? insert_ready : insert)(s, m, now_ms, err);
+  enum msg_local_state state = state_of(m, now_ms);
+  int rc = (is_ready(m, state) ? insert_ready : insert)(s, m, state, err);
   if (rc == MSG_OK && needs_finish(m))
-    rc = finish(s, m, now_ms, err);
+    rc = finish(s, m, state, err);
   return rc == MSG_OK && remembers ? remember_key(s, item, err) : rc;
 }
 
@@ -307,6 +329,6 @@ int msg_local_put(msg_session *base, const msg_actor *actor, msg_put *items, siz
     return rc;
   const msg_message *first = items[0].message;
   bool many = n > 1 || first->key || needs_finish(first) ||
-              (is_ready(first, b.now_ms) && sqlite3_get_autocommit(s->db));
+              (is_ready(first, state_of(first, b.now_ms)) && sqlite3_get_autocommit(s->db));
   return msg_local_write(s, "send", many, put_work, &b, err);
 }

@@ -69,13 +69,13 @@ static const char *const VERSION_1[] = {
     " deliver_at INTEGER NOT NULL, seq INTEGER NOT NULL,"
     " PRIMARY KEY(queue, topic, priority, deliver_at, seq)) WITHOUT ROWID",
     "CREATE TABLE @.msg_store_claim("
-    " seq INTEGER PRIMARY KEY, lease INTEGER NOT NULL, attempts INTEGER NOT NULL)",
-
-    "CREATE TABLE @.msg_store_lease("
-    " number INTEGER PRIMARY KEY," /* in the order of their ends: see lease.h */
-    " owner TEXT NOT NULL, token TEXT NOT NULL, holder TEXT NOT NULL, since INTEGER NOT NULL,"
-    " messages INTEGER NOT NULL,"                      /* that it still has */
-    " first INTEGER NOT NULL, last INTEGER NOT NULL)", /* none of them is outside */
+    " seq INTEGER PRIMARY KEY," /* of a lease its number, which is negative: see lease.h */
+    /* of a message */
+    " lease INTEGER, attempts INTEGER,"
+    /* of a lease */
+    " owner TEXT, token TEXT, holder TEXT, since INTEGER,"
+    " messages INTEGER,"             /* that it still has */
+    " first INTEGER, last INTEGER)", /* none of them is outside */
     "CREATE TABLE @.msg_store_holder(process TEXT NOT NULL PRIMARY KEY) WITHOUT ROWID",
 
     "CREATE TABLE @.msg_store_lane("

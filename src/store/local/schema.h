@@ -4,8 +4,8 @@
  * msg_store_message    one row a message; `state` is stored, see the codes
  * msg_store_ready      one row a READY message that nobody has claimed: a claim takes from it and
  *                      leaves the message, whose row is wide, as it is
- * msg_store_claim      one row a claimed message; `attempts` counts this delivery
- * msg_store_lease      one row a claim, shared by the messages it took: see lease.h
+ * msg_store_claim      one row a claimed message; `attempts` counts this delivery. And one row a
+ *                      lease, shared by the messages that a claim took: see lease.h
  * msg_store_holder     one row a process that has leases, or had some
  * msg_store_lane       one row a recipient that has not taken its direct message yet
  *                      (exclusive = 0, state DIRECT), or that may claim it now (exclusive = 1,

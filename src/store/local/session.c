@@ -34,12 +34,17 @@ static int prepare(msg_local_session *s, const char *sql, unsigned flags, sqlite
   return MSG_OK;
 }
 
+static void check_out(msg_local_session *s, size_t at) {
+  s->slot_busy[at] = true;
+  s->slots_busy++;
+  s->slot_last = at;
+}
+
 int msg_local_stmt(msg_local_session *s, const char *sql, sqlite3_stmt **out, msg_err *err) {
   size_t at = slot_of(s, sql);
   bool keep = at < MSG_LOCAL_SLOTS && !s->slot_busy[at];
   if (keep && s->slot[at]) {
-    s->slot_busy[at] = true;
-    s->slot_last = at;
+    check_out(s, at);
     *out = s->slot[at];
     return MSG_OK;
   }
@@ -47,8 +52,8 @@ int msg_local_stmt(msg_local_session *s, const char *sql, sqlite3_stmt **out, ms
   if (rc == MSG_OK && keep) {
     s->slot[at] = *out;
     s->slot_sql[at] = sql;
-    s->slot_busy[at] = true;
-    s->slot_last = at;
+    s->newest = NULL;
+    check_out(s, at);
   }
   return rc;
 }
@@ -72,13 +77,39 @@ static bool is_expired(sqlite3_stmt *stmt, bool may_run) {
 static void drop(msg_local_session *s, size_t at) {
   sqlite3_finalize(s->slot[at]);
   s->slot[at] = NULL;
+  s->newest = NULL;
+}
+
+static bool is_kept(const msg_local_session *s, const sqlite3_stmt *stmt) {
+  size_t i = 0;
+  while (i < MSG_LOCAL_SLOTS && s->slot[i] != stmt)
+    i++;
+  return i < MSG_LOCAL_SLOTS;
+}
+
+void msg_local_find_kept(msg_local_session *s) {
+  size_t n = 0, most = 0;
+  sqlite3_stmt *first = NULL, *at = NULL;
+  while ((at = sqlite3_next_stmt(s->db, at)) != NULL) {
+    n = is_kept(s, at) ? n + 1 : 0;
+    if (n == 1)
+      first = at;
+    if (n > most) {
+      most = n;
+      s->newest = first;
+      s->oldest = at;
+    }
+  }
 }
 
 int msg_local_ready(msg_local_session *s, const char *sql, msg_err *err) {
   sqlite3_stmt *stmt = NULL;
   size_t at = slot_of(s, sql);
-  if (at < MSG_LOCAL_SLOTS && s->slot[at] && !s->slot_busy[at] && is_expired(s->slot[at], false))
+  if (at < MSG_LOCAL_SLOTS && s->slot[at] && !s->slot_busy[at]) {
+    if (!is_expired(s->slot[at], false))
+      return MSG_OK;
     drop(s, at);
+  }
   int rc = msg_local_stmt(s, sql, &stmt, err);
   msg_local_done(s, stmt);
   return rc;
@@ -111,8 +142,10 @@ void msg_local_done(msg_local_session *s, sqlite3_stmt *stmt) {
     return;
   }
   sqlite3_reset(stmt);
-  sqlite3_clear_bindings(stmt);
+  if (sqlite3_bind_parameter_count(stmt) > 0)
+    sqlite3_clear_bindings(stmt);
   s->slot_busy[i] = false;
+  s->slots_busy--;
 }
 
 /* A progress handler of the host's may stop a statement behind its last instruction: SQLite reports
@@ -241,8 +274,7 @@ void msg_local_session_release(msg_session *session) {
   for (size_t i = 0; i < MSG_LOCAL_SLOTS; i++) {
     if (s->slot_busy[i])
       continue; /* in use further up the stack: finalized by the next release */
-    sqlite3_finalize(s->slot[i]);
-    s->slot[i] = NULL;
+    drop(s, i);
     s->slot_sql[i] = NULL;
   }
   s->schema_known = false;

@@ -31,7 +31,9 @@ typedef struct msg_local_session {
   sqlite3_stmt *slot[MSG_LOCAL_SLOTS];
   bool slot_busy[MSG_LOCAL_SLOTS];
   const char *slot_sql[MSG_LOCAL_SLOTS];
-  size_t slot_last;    /* checked out last */
+  size_t slot_last, slots_busy;  /* checked out last; how many are */
+  sqlite3_stmt *newest, *oldest; /* most of the kept, as SQLite lists them one behind the other;
+                                    NULL: to be found */
   bool schema_known;   /* the schema was seen current; cleared by release and by "no such table" */
   const char *what;    /* the verb going on, for error texts; static */
   bool vanished;       /* set by msg_local_fail: "no such table" of ours */
@@ -57,6 +59,9 @@ int msg_local_stmt(msg_local_session *s, const char *sql, sqlite3_stmt **out, ms
 /** Keep a statement of `sql` that will run as it is: SQLite does not compile it anew, which fails
  *  for want of memory or while an interrupt is pending. */
 int msg_local_ready(msg_local_session *s, const char *sql, msg_err *err);
+/** Set s->newest and s->oldest. SQLite lists what is compiled first or last, so that what stands
+ *  together stays together until the kept ones change. */
+void msg_local_find_kept(msg_local_session *s);
 /** Reset (clearing bindings) and give back. NULL allowed. */
 void msg_local_done(msg_local_session *s, sqlite3_stmt *stmt);
 /** Step: MSG_OK with *row. Errors: as msg_local_fail. */
@@ -105,7 +110,7 @@ int msg_local_write(msg_local_session *s, const char *what, bool many, msg_local
                     void *arg, msg_err *err);
 /** Does what is read now stay as it is until the host's transaction or writing statement ends? Then
  * the write lock must come before the first read. */
-bool msg_local_pinned(const msg_local_session *s);
+bool msg_local_pinned(msg_local_session *s);
 /** For verbs that read before they write: inside BEGIN take the write lock now. Nothing in
  * autocommit. */
 int msg_local_lock(msg_local_session *s, const char *what, msg_err *err);

@@ -17,9 +17,9 @@
 #define THEIRS                                                                                     \
   " FROM @.msg_store_message AS m WHERE m.id = ?1 AND m.queue = ?2"                                \
   " AND (SELECT (SELECT " MSG_LOCAL_LEASE_END(                                                     \
-      "l.number") " > ?3 AND (l.token = ?4 OR (?4 IS NULL AND l.owner = ?5))"                      \
-                  "  FROM @.msg_store_lease AS l WHERE l.number = c.lease)"                        \
-                  "  FROM @.msg_store_claim AS c WHERE c.seq = m.seq)"
+      "l.seq") " > ?3 AND (l.token = ?4 OR (?4 IS NULL AND l.owner = ?5))"                         \
+               "  FROM @.msg_store_claim AS l WHERE l.seq = c.lease)"                              \
+               "  FROM @.msg_store_claim AS c WHERE c.seq = m.seq)"
 
 static const char *const WHAT[] = {[MSG_SETTLE_ACK] = "ack",
                                    [MSG_SETTLE_RELEASE] = "release",
@@ -188,8 +188,7 @@ static int find_one(msg_local_session *s, const struct settling *w, struct batch
 
 static int look_at_lease(msg_local_session *s, const struct settling *w, int64_t lease,
                          struct held *out, msg_err *err) {
-  static const char sql[] =
-      "SELECT token, owner = ?2, last FROM @.msg_store_lease WHERE number = ?1";
+  static const char sql[] = "SELECT token, owner = ?2, last FROM @.msg_store_claim WHERE seq = ?1";
   sqlite3_stmt *stmt = NULL;
   *out = (struct held){.lease = lease};
   int rc = msg_local_bound(s, sql, &stmt, err, "it", lease, w->actor->node);

@@ -32,7 +32,7 @@ static const char SQL_LOOK[] =
     " (SELECT min(delete_at) FROM @.msg_store_message"
     "  INDEXED BY msg_store_message_expiry WHERE delete_at IS NOT NULL AND state <> 6),"
     " (SELECT min(until) FROM @.msg_store_key INDEXED BY msg_store_key_until),"
-    " " MSG_LOCAL_LEASE_END("(SELECT min(number) FROM @.msg_store_lease)");
+    " " MSG_LOCAL_LEASE_END(MSG_LOCAL_FIRST_LEASE("@.msg_store_claim"));
 static const char SQL_HOLDERS[] = "SELECT process FROM @.msg_store_holder WHERE process <> ?1";
 
 /* ---- looking ---- */
@@ -150,7 +150,7 @@ static int sweep_lease(msg_local_session *s, struct sweep *w, const msg_local_le
                             " AND seq BETWEEN ?2 AND ?3 ORDER BY seq LIMIT ?4";
   static const char sql_claims[] =
       "DELETE FROM @.msg_store_claim WHERE lease = ?1 AND seq BETWEEN ?2 AND ?3";
-  static const char sql_lease[] = "DELETE FROM @.msg_store_lease WHERE number = ?1";
+  static const char sql_lease[] = "DELETE FROM @.msg_store_claim WHERE seq = ?1";
   sqlite3_stmt *stmt = NULL;
   int limit = w->left - EXPIRED_MIN, moved = w->moved;
   int rc =
@@ -166,8 +166,8 @@ static int sweep_lease(msg_local_session *s, struct sweep *w, const msg_local_le
 
 /* The lease that ends first. MSG_NOTFOUND: there is none. */
 static int first_lease(msg_local_session *s, msg_local_lease *out, msg_err *err) {
-  static const char sql[] = "SELECT number, first, last FROM @.msg_store_lease"
-                            " WHERE number = (SELECT min(number) FROM @.msg_store_lease)";
+  static const char sql[] = "SELECT seq, first, last FROM @.msg_store_claim"
+                            " WHERE seq = " MSG_LOCAL_FIRST_LEASE("@.msg_store_claim");
   sqlite3_stmt *stmt = NULL;
   int rc = msg_local_stmt(s, sql, &stmt, err);
   if (rc == MSG_OK && (rc = msg_local_row(s, stmt, err)) == MSG_OK)
@@ -193,7 +193,7 @@ static int sweep_ended(msg_local_session *s, struct sweep *w, msg_err *err) {
 static int find_held(msg_local_session *s, const char *process, msg_local_lease *out, size_t max,
                      size_t *n, msg_err *err) {
   static const char sql[] =
-      "SELECT number, first, last FROM @.msg_store_lease WHERE holder = ?1 LIMIT ?2";
+      "SELECT seq, first, last FROM @.msg_store_claim WHERE holder = ?1 LIMIT ?2";
   sqlite3_stmt *stmt = NULL;
   int rc = msg_local_bound(s, sql, &stmt, err, "ti", process, (int64_t)max);
   for (*n = 0; rc == MSG_OK && *n < max && (rc = msg_local_row(s, stmt, err)) == MSG_OK;)
@@ -202,7 +202,7 @@ static int find_held(msg_local_session *s, const char *process, msg_local_lease 
   return rc == MSG_NOTFOUND ? MSG_OK : rc;
 }
 
-/* All leases are read, once: a process that is dead takes no more. */
+/* All claims are read, once: a process that is dead takes no more. */
 static int sweep_dead(msg_local_session *s, struct sweep *w, const char *process, msg_err *err) {
   static const char sql[] = "DELETE FROM @.msg_store_holder WHERE process = ?1";
   msg_local_lease held[ROWS_MAX];
@@ -297,7 +297,7 @@ static bool just(int64_t at_ms, int64_t now_ms, int64_t pause_ms) {
 }
 
 /* Without the write lock a look would be a read that the verb must upgrade. */
-static bool allowed(const msg_local_session *s) {
+static bool allowed(msg_local_session *s) {
   return !msg_local_pinned(s) || sqlite3_txn_state(s->db, s->schema_raw) == SQLITE_TXN_WRITE;
 }
 

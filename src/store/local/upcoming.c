@@ -24,9 +24,9 @@ static const char sql_due[] =
     "delete_at IS NOT NULL AND state <> 6 AND delete_at > ?1)"
     "  WHERE (SELECT 1" OF("grp") "grp IS NOT NULL AND state <> 7 LIMIT 1)"
     " UNION ALL SELECT NULL, "
-      MSG_LOCAL_LEASE_END("(SELECT min(number) FROM msg_store_lease WHERE number >= ?2)")
+      MSG_LOCAL_LEASE_END("(SELECT min(seq) FROM msg_store_claim WHERE seq >= ?2 AND seq < 0)")
     " UNION ALL SELECT process, NULL FROM msg_store_holder"
-    "  WHERE (SELECT min(number) FROM msg_store_lease) NOT NULL";
+    "  WHERE " MSG_LOCAL_FIRST_LEASE("msg_store_claim") " NOT NULL";
 /* clang-format on */
 
 void msg_local_upcoming_init(msg_local_upcoming *u) {

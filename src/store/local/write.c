@@ -119,13 +119,30 @@ static int lock(msg_local_session *s, bool *missing, msg_err *err) {
   return rc;
 }
 
-bool msg_local_host_writes(sqlite3 *db) {
-  if (sqlite3_txn_state(db, NULL) < SQLITE_TXN_WRITE)
-    return false; /* it would have begun with the write lock of some schema */
+/* Passes over the statements from `newest` to `oldest`. */
+static bool is_writing(sqlite3 *db, const sqlite3_stmt *newest, sqlite3_stmt *oldest) {
   sqlite3_stmt *stmt = sqlite3_next_stmt(db, NULL);
-  while (stmt && (!sqlite3_stmt_busy(stmt) || sqlite3_stmt_readonly(stmt)))
-    stmt = sqlite3_next_stmt(db, stmt);
+  while (stmt && (stmt == newest || !sqlite3_stmt_busy(stmt) || sqlite3_stmt_readonly(stmt)))
+    stmt = sqlite3_next_stmt(db, stmt == newest ? oldest : stmt);
   return stmt != NULL;
+}
+
+/* A writing statement begins with the write lock of some schema. */
+static bool nobody_writes(sqlite3 *db) {
+  return sqlite3_txn_state(db, NULL) < SQLITE_TXN_WRITE;
+}
+
+bool msg_local_host_writes(sqlite3 *db) {
+  return !nobody_writes(db) && is_writing(db, NULL, NULL);
+}
+
+/* The same; the session's own need no look, but one that runs further up the stack. */
+static bool host_writes(msg_local_session *s) {
+  if (s->slots_busy > 0)
+    return msg_local_host_writes(s->db);
+  if (!s->newest)
+    msg_local_find_kept(s);
+  return is_writing(s->db, s->newest, s->oldest);
 }
 
 /* Inside BEGIN a failed statement of the host goes back to its own savepoint, which SQLite opens
@@ -133,7 +150,7 @@ bool msg_local_host_writes(sqlite3 *db) {
  * rows here. A nested statement that has a savepoint of its own opens the outer one as well, and
  * only the nested is closed after it. */
 static int mark(msg_local_session *s, msg_err *err) {
-  if (sqlite3_get_autocommit(s->db) || !msg_local_host_writes(s->db))
+  if (sqlite3_get_autocommit(s->db) || !host_writes(s))
     return MSG_OK;
   return run(s,
              "INSERT INTO @.msg_store(version, store_id) SELECT version, store_id FROM @.msg_store "
@@ -249,8 +266,8 @@ int msg_local_try_write(msg_local_session *s, const char *what, bool many, msg_l
   return write_with(s, what, many, work, arg, &(msg_patience){0}, err);
 }
 
-bool msg_local_pinned(const msg_local_session *s) {
-  return !sqlite3_get_autocommit(s->db) || msg_local_host_writes(s->db);
+bool msg_local_pinned(msg_local_session *s) {
+  return !sqlite3_get_autocommit(s->db) || (!nobody_writes(s->db) && host_writes(s));
 }
 
 int msg_local_lock(msg_local_session *s, const char *what, msg_err *err) {
