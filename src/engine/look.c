@@ -339,7 +339,7 @@ int msg_look_take(msg_look *l, const msg_unseen *query, msg_list *out, msg_err *
     if (rc != MSG_OK) /* what is marked must reach the caller; the failure will be met again */
       return out->n > before ? MSG_OK : rc;
     bool all_lost = found > 0 && out->n == had;
-    bool more = found == part.max || all_lost || l->looked.part || l->owes;
+    bool more = found == part.max || all_lost || l->looked.part;
     if (out->n - before == query->max || !more)
       return MSG_OK;
     lost += all_lost;
