@@ -67,6 +67,7 @@ static int mark(msg_look *l, msg_list *found, bool soon, msg_list *out, msg_err 
 /* --- two places to look -------------------------------------------------------------------- */
 
 #define INBOX_WINDOWS 100
+#define LOOK_WINDOWS  10
 #define INBOX_MAX     10000
 
 size_t msg_look_inbox_max(const msg_policy *policy) {
@@ -154,13 +155,21 @@ static int share_found(msg_look *l, const msg_unseen *query, finding *f, msg_err
   return rc == MSG_OK ? MSG_OK : msg_err_nomem(err);
 }
 
+/* How many a look asks for whose rest others get. After one that was full there is much more: to
+ * come for each window would take long. */
+static size_t share_of(const msg_look *l, size_t max) {
+  size_t window = (size_t)l->use->policy->settings.window_size;
+  size_t share = l->looked.part ? window * LOOK_WINDOWS : window;
+  return max < share ? share : max;
+}
+
 static int look_in_store(msg_look *l, const msg_unseen *query, finding *f, msg_err *err) {
   msg_node *node = l->use->node;
   msg_looked looked = now_of(node);
   msg_session *session = msg_call_looks(l->call);
   msg_unseen wide = *query;
-  if (f->shares && wide.max < (size_t)l->use->policy->settings.window_size)
-    wide.max = (size_t)l->use->policy->settings.window_size;
+  if (f->shares)
+    wide.max = share_of(l, wide.max);
   int rc = MSG_STORE(l->use, session, unseen, &l->use->actor, &wide, &f->found, err);
   if (rc != MSG_OK)
     return rc;

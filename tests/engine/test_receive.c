@@ -141,9 +141,11 @@ static void bad_arguments(void **state) {
   rig_close(&r);
 }
 
+/* Where what a look leaves stays at hand, the next one brings many windows. */
 static void more_than_a_window_is_taken_in_parts(void **state) {
   rig r;
   peer a, b;
+  const long looks = RIG_KIND(state) == RIG_PUSH ? 2 : 3;
   msg_value window = msg_value_int(3);
   msg_list list = MSG_LIST_INIT;
   rig_open_pair(&r, RIG_KIND(state), &a, "a", &b, "b");
@@ -154,7 +156,7 @@ static void more_than_a_window_is_taken_in_parts(void **state) {
   long before = fault_store_calls(r.store, FAULT_UNSEEN);
   assert_int_equal(peer_await(&b, "t", 0, 7, &list), MSG_OK);
   assert_int_equal(list.n, 7);
-  assert_int_equal(fault_store_calls(r.store, FAULT_UNSEEN) - before, 3);
+  assert_int_equal(fault_store_calls(r.store, FAULT_UNSEEN) - before, looks);
   assert_int_equal(peer_await(&b, "t", 0, 7, &list), MSG_OK); /* appends */
   assert_int_equal(list.n, 8);
   msg_list_clear(&list);

@@ -26,9 +26,11 @@ class Profiled(Case):
 
 
 class Plans(Profiled):
+    indexes = "full"
+
     def setUp(self):
         super().setUp()
-        self.n = self.db("c-node", {"use_change_stream": False})
+        self.n = self.db("c-node", {"use_change_stream": False, "indexes": self.indexes})
         self.n.one("SELECT msg_listen('cast')")
         self.n.enqueue("t", "warm")
         self.fill("t", exclusive=True)
@@ -71,6 +73,13 @@ class Plans(Profiled):
         self.n.enqueue("u", "free")
         self.check(lambda: self.claim_and_ack("u", 1), 300)
 
+    def test_a_claim_of_what_bears_no_mark_at_all(self):
+        self.insert(java_message("v", exclusive=True, processed_by=None, ttl_ms=0))
+        bare = java_message("v", exclusive=True, ttl_ms=0)
+        del bare["processed_by"]
+        self.insert(bare)
+        self.check(lambda: self.claim_and_ack("v", 2), 300)
+
     def test_a_claim_behind_many_that_are_delayed(self):
         self.n.rows("""
             WITH RECURSIVE s(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM s WHERE i < 2000)
@@ -94,6 +103,10 @@ class Plans(Profiled):
 
     def test_sends(self):
         self.check(lambda: (self.n.enqueue("t", "x"), self.n.send("cast", "x")), 300)
+
+
+class Lean(Plans):
+    indexes = "lean"
 
 
 class Wide(Profiled):

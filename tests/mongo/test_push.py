@@ -37,6 +37,18 @@ class Push(OwnServer):
         self.addCleanup(thread.result)
         self.addCleanup(stop.set)
 
+    def test_what_was_there_before_costs_few_looks(self):
+        """Each sorts all that waits: not one for each window of a hundred."""
+        self.db("sender").rows("""
+            WITH RECURSIVE s(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM s WHERE i < 3000)
+            INSERT INTO msg_messages(topic, value) SELECT 't', i FROM s""")
+        n = self.db("n", {"catch_up": True})
+        n.one("SELECT msg_listen('t')")
+        calls = self.calls(n)
+        got = [v for (v,) in n.rows("SELECT value FROM msg_await('t', 1000, 3000)")]
+        self.assertEqual(got, list(range(1, 3001)))
+        self.assertLess(self.calls(n) - calls, 15)
+
     def test_an_answer_costs_no_find(self):
         n = self.db("asker")
         self.answering()

@@ -22,19 +22,23 @@ static void append_outlive(bson_t *set, const bson_t *at) {
 }
 
 bson_t *msg_mongo_change_claim(const char *node, const char *token, int64_t lease_ms, bool mortal) {
-  bson_t now, until, outlive, set = BSON_INITIALIZER;
+  bson_t now, until, outlive, life = BSON_INITIALIZER;
   msg_mongo_now_expr(&now, 0);
   msg_mongo_now_expr(&until, lease_ms);
   msg_mongo_now_expr(&outlive, lease_ms + MSG_MONGO_DONE_MS);
-  BCON_APPEND(&set, "processed_by", "[", "{", "$literal", BCON_UTF8(node), "}", "]", "sq.state",
-              BCON_UTF8("claimed"), "sq.token", BCON_UTF8(token), "sq.owner", "{", "$literal",
-              BCON_UTF8(node), "}", "sq.since", BCON_DOCUMENT(&now), "sq.until",
-              BCON_DOCUMENT(&until), "sq.attempts", "{", "$add", "[", "{", "$ifNull", "[",
-              BCON_UTF8("$sq.attempts"), BCON_INT32(0), "]", "}", BCON_INT32(1), "]", "}");
-  if (mortal)
-    append_outlive(&set, &outlive);
-  bson_t *p = BCON_NEW("0", "{", "$set", BCON_DOCUMENT(&set), "}");
-  bson_destroy(&set);
+  /* sq as a whole: field by field costs the server more */
+  bson_t *p =
+      BCON_NEW("0", "{", "$set", "{", "processed_by", "[", "{", "$literal", BCON_UTF8(node), "}",
+               "]", "sq", "{", "$mergeObjects", "[", BCON_UTF8("$sq"), "{", "state",
+               BCON_UTF8("claimed"), "token", BCON_UTF8(token), "owner", "{", "$literal",
+               BCON_UTF8(node), "}", "since", BCON_DOCUMENT(&now), "until", BCON_DOCUMENT(&until),
+               "attempts", "{", "$add", "[", "{", "$ifNull", "[", BCON_UTF8("$sq.attempts"),
+               BCON_INT32(0), "]", "}", BCON_INT32(1), "]", "}", "}", "]", "}", "}", "}");
+  if (mortal) {
+    append_outlive(&life, &outlive);
+    BCON_APPEND(p, "1", "{", "$set", BCON_DOCUMENT(&life), "}");
+  }
+  bson_destroy(&life);
   bson_destroy(&until);
   bson_destroy(&outlive);
   return finish(p, &now);

@@ -18,11 +18,13 @@
 #include "store/mongo/query.h"
 #include "store/mongo/regret.h"
 #include "store/mongo/topics.h"
+#include "store/mongo/transaction.h"
 #include "store/mongo/where.h"
 
-#define ROUNDS    8
-#define ROUND_MAX 5000 /* messages */
-#define AGAIN_MAX 100
+#define ROUNDS       8
+#define ROUND_MAX    5000 /* messages */
+#define AGAIN_MAX    100
+#define TOGETHER_MIN 10
 
 void msg_mongo_claiming_go(msg_mongo_claiming *c, size_t spot) {
   c->s = &c->spots[spot].s;
@@ -90,10 +92,9 @@ static int bury(msg_mongo_claiming *c, msg_err *err) {
 }
 
 /* Idempotent: a second run finds them marked. */
-static int mark(msg_mongo_claiming *c, msg_err *err) {
-  msg_oid token = msg_oid_new();
+static int mark_them(msg_mongo_txn *t, void *arg, msg_err *err) {
+  msg_mongo_claiming *c = arg;
   bson_t filter = BSON_INITIALIZER, *change;
-  msg_oid_hex(&token, c->token);
   change = msg_mongo_change_claim(c->actor->node, c->token, c->claim->lease_ms, c->mortal);
   msg_mongo_append_ids(&filter, "_id", "$in", c->ids.at, c->ids.n);
   msg_mongo_append_untaken(&filter);
@@ -104,10 +105,22 @@ static int mark(msg_mongo_claiming *c, msg_err *err) {
   if (c->claim->offered_count) /* which was not looked at before */
     BCON_APPEND(&filter, "sq.attempts", "{", "$not", "{", "$gte",
                 BCON_INT64(c->actor->settings->max_attempts), "}", "}");
-  int rc = msg_mongo_update(c->u, c->s->names.messages, "claim", &filter, change, NULL, err);
+  int rc = t ? msg_mongo_txn_update(t, c->s->names.messages, "claim", &filter, change, NULL, err)
+             : msg_mongo_update(c->u, c->s->names.messages, "claim", &filter, change, NULL, err);
   bson_destroy(change);
   bson_destroy(&filter);
   return rc;
+}
+
+/* Many by a transaction, as settle.c does: where there are few indexes, for in a transaction the
+ * server reads its catalog for each of a message's. */
+static int mark(msg_mongo_claiming *c, msg_err *err) {
+  const msg_mongo_store *store = c->s->store;
+  msg_oid token = msg_oid_new();
+  msg_oid_hex(&token, c->token);
+  bool together = c->s->lean && c->ids.n >= TOGETHER_MIN && store->replicated && !store->sharded;
+  return together ? msg_mongo_transact(c->s, c->u, "claim", mark_them, c, err)
+                  : mark_them(NULL, c, err);
 }
 
 /* ---- the verb ---- */

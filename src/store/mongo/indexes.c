@@ -5,10 +5,13 @@
 #include "store/mongo/document.h"
 #include "store/mongo/mongo.h"
 #include "store/mongo/place.h"
+#include "store/mongo/query.h"
 
 #define CREATE_MS 10000
 
-enum { MORPHIUM = 1, UNIQUE = 2, TTL = 4 };
+enum { MORPHIUM = 1, UNIQUE = 2, TTL = 4, NARROW = 8, WIDE = 16 };
+/* Of who needs it: made then, and what is not there costs nobody. */
+enum { OF_GROUPS = 32, OF_DIRECTS = 64, OF_ANSWERS = 128, ON_DEMAND = 32 + 64 + 128 };
 
 struct index {
   const char *name;
@@ -17,7 +20,8 @@ struct index {
   const char *partial; /* field of the partial filter, or NULL */
 };
 
-/* The names of 2 and 3 come from before `msgId` became `_id`. */
+/* The names of 2 and 3 come from before `msgId` became `_id`. Before MongoDB 6.0 sq_claim cannot be
+ * narrow, and a mark moves its message there. */
 static const struct index of_messages[] = {
     {"sender_1_processed_by_1_in_answer_to_1",
      {"sender", "processed_by", "in_answer_to"},
@@ -37,12 +41,17 @@ static const struct index of_messages[] = {
     {"topic_1", {"topic"}, MORPHIUM, NULL},
     {"timestamp_1", {"timestamp"}, MORPHIUM, NULL},
     {"delete_at_1", {"delete_at"}, TTL, NULL},
-    {"sq_claim", {"topic", "exclusive", "processed_by", "priority", "timestamp", "_id"}, 0, NULL},
+    {"sq_claim", {"topic", "priority", "timestamp", "_id"}, NARROW, "processed_by"},
+    {"sq_claim",
+     {"topic", "exclusive", "processed_by", "priority", "timestamp", "_id"},
+     WIDE,
+     NULL},
+    {"sq_topic", {"topic", "exclusive"}, 0, NULL},
     {"sq_due", {"sq.until"}, 0, "sq.until"},
     {"sq_head", {"topic", "sq.group"}, UNIQUE, "sq.head"},
-    {"sq_group", {"topic", "sq.group", "sq.sent", "_id"}, 0, "sq.group"},
-    {"sq_direct", {"recipients", "priority", "timestamp", "_id"}, 0, "recipients"},
-    {"sq_answer", {"in_answer_to"}, 0, "in_answer_to"},
+    {"sq_group", {"topic", "sq.group", "sq.sent", "_id"}, OF_GROUPS, "sq.group"},
+    {"sq_direct", {"recipients", "priority", "timestamp", "_id"}, OF_DIRECTS, "recipients"},
+    {"sq_answer", {"in_answer_to"}, OF_ANSWERS, "in_answer_to"},
 };
 static const struct index of_locks[] = {
     {"delete_at_1", {"delete_at"}, TTL, NULL},
@@ -91,6 +100,9 @@ static void append_partial(bson_t *doc, const char *field) {
   BSON_APPEND_DOCUMENT_BEGIN(doc, "partialFilterExpression", &filter);
   if (strcmp(field, "sq.head") == 0) {
     BSON_APPEND_BOOL(&filter, field, true);
+  } else if (strcmp(field, "processed_by") == 0) { /* as claims ask */
+    BSON_APPEND_BOOL(&filter, "exclusive", true);
+    msg_mongo_append_untaken(&filter);
   } else {
     BSON_APPEND_DOCUMENT_BEGIN(&filter, field, &condition);
     if (strcmp(field, "recipients") == 0)
@@ -122,9 +134,9 @@ static void append_index(bson_t *array, const char *key, const struct index *x) 
 }
 
 /* A node that is down must not hold it up: a majority of the voting ones builds, in bounded
- * time. */
+ * time. *narrow: it can make such. */
 static int create(msg_mongo_use *u, const char *collection, const struct index *want, size_t n,
-                  uint64_t missing, msg_err *err) {
+                  uint64_t missing, bool *narrow, msg_err *err) {
   bson_t cmd = BSON_INITIALIZER, array, reply;
   bson_error_t error;
   char buffer[16];
@@ -144,6 +156,7 @@ static int create(msg_mongo_use *u, const char *collection, const struct index *
   BSON_APPEND_INT32(&cmd, "maxTimeMS", CREATE_MS);
   bool ok =
       mongoc_client_write_command_with_opts(u->client, u->store->db, &cmd, NULL, &reply, &error);
+  *narrow = ok || error.code != 67;
   /* 85, 86: a like index under another name or with other options. Theirs stays, as Morphium
    * leaves it. */
   int rc = ok || error.code == 85 || error.code == 86
@@ -165,26 +178,42 @@ static bool is_building(msg_mongo_session *s) {
   return is;
 }
 
-/* Java nodes look by Morphium's; into a lane looks its owner alone, which makes its own. */
-static bool is_wanted(const msg_mongo_session *s, const struct index *x) {
-  bool lean = s->lean || (s->place && s->place->kind == MSG_MONGO_LANES);
-  return !(lean && x->flags & MORPHIUM);
+/* Java nodes look by Morphium's; into a lane looks its owner alone, for directs and answers. */
+static bool is_wanted(msg_mongo_session *s, const struct index *x, bool narrow) {
+  bool lane = s->place && s->place->kind == MSG_MONGO_LANES;
+  unsigned needs = lane ? OF_DIRECTS | OF_ANSWERS : 0;
+  if (s->place) {
+    msg_mutex_lock(s->store->mtx);
+    needs |= s->place->needs;
+    msg_mutex_unlock(s->store->mtx);
+  }
+  return !(x->flags & MORPHIUM && (lane || s->lean)) && !(x->flags & (narrow ? WIDE : NARROW)) &&
+         (!(x->flags & ON_DEMAND) || x->flags & needs);
 }
 
 /* The server lists what is still being built, too: to create such a one once more is to wait for
  * it. */
+static int ensure_as(msg_mongo_session *s, msg_mongo_use *u, const char *collection,
+                     const struct index *want, size_t n, uint64_t there, bool *narrow,
+                     msg_err *err) {
+  uint64_t missing = 0;
+  bool building = is_building(s);
+  for (size_t i = 0; i < n; i++)
+    if (is_wanted(s, &want[i], *narrow) && (!(there >> i & 1) || (building && is_ours(&want[i]))))
+      missing |= (uint64_t)1 << i;
+  return missing ? create(u, collection, want, n, missing, narrow, err) : MSG_OK;
+}
+
 static int ensure(msg_mongo_session *s, msg_mongo_use *u, const char *collection,
                   const struct index *want, size_t n, msg_err *err) {
-  uint64_t there = 0, missing = 0;
+  uint64_t there = 0;
+  bool narrow = true;
   int rc = look(u, collection, "look at indexes", want, n, &there, err);
-  bool building = is_building(s);
-  for (size_t i = 0; i < n; i++) {
-    if (building && is_ours(&want[i]))
-      missing |= (uint64_t)1 << i;
-    if (!(there >> i & 1) && is_wanted(s, &want[i]))
-      missing |= (uint64_t)1 << i;
-  }
-  return rc == MSG_OK && missing ? create(u, collection, want, n, missing, err) : rc;
+  if (rc == MSG_OK)
+    rc = ensure_as(s, u, collection, want, n, there, &narrow, err);
+  if (rc != MSG_OK && !narrow)
+    rc = ensure_as(s, u, collection, want, n, there, &narrow, err);
+  return rc;
 }
 
 #define COUNT(a) (sizeof(a) / sizeof(a)[0])
@@ -205,6 +234,27 @@ bool msg_mongo_lost_indexes(msg_mongo_session *s, const msg_err *err) {
   s->place->building = true;
   msg_mutex_unlock(s->store->mtx);
   return lost;
+}
+
+static void need(msg_mongo_session *s, unsigned what) {
+  msg_mutex_lock(s->store->mtx);
+  if (~s->place->needs & what) {
+    s->place->needs |= what;
+    s->place->indexed = false;
+  }
+  msg_mutex_unlock(s->store->mtx);
+}
+
+void msg_mongo_need_groups(msg_mongo_session *s) {
+  need(s, OF_GROUPS);
+}
+
+void msg_mongo_need_directs(msg_mongo_session *s) {
+  need(s, OF_DIRECTS);
+}
+
+void msg_mongo_need_answers(msg_mongo_session *s) {
+  need(s, OF_ANSWERS);
 }
 
 void msg_mongo_forget_indexes(msg_mongo_session *s) {

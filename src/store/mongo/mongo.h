@@ -204,6 +204,10 @@ void msg_mongo_queues_free(msg_mongo_store *store);
 /** Make what is missing of the indexes at the session's place, once a process and place. Called by
  *  verbs that write. */
 int msg_mongo_indexes(msg_mongo_session *s, msg_mongo_use *u, msg_err *err);
+/** From now on they are made for groups, for directs, for answers, too. */
+void msg_mongo_need_groups(msg_mongo_session *s);
+void msg_mongo_need_directs(msg_mongo_session *s);
+void msg_mongo_need_answers(msg_mongo_session *s);
 /** Has a collection, if it is there at all, an index of this name? */
 int msg_mongo_has_index(msg_mongo_use *u, const char *collection, const char *what,
                         const char *name, bool *out, msg_err *err);

@@ -24,6 +24,7 @@ typedef struct msg_mongo_place {
   /* shared: guarded by the store's mtx */
   bool indexed;                           /* its indexes were seen or made */
   bool building;                          /* some that were seen could not be used */
+  unsigned needs;                         /* which of them somebody needed */
   bool grouped;                           /* a message with a group was met */
   bool unnamed;                           /* a message with `name` alone was met */
   int64_t locked_at_ms;                   /* a lock of a Java node was met, monotonic; 0 never */

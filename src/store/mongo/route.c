@@ -66,11 +66,20 @@ static int admit(const msg_mongo_session *at, msg_mongo_use *u, const msg_mongo_
   return rc;
 }
 
+static void need(msg_mongo_session *at, const msg_mongo_route *r) {
+  for (size_t i = 0; i < r->n; i++)
+    if (r->items[i]->message->group) {
+      msg_mongo_need_groups(at);
+      return;
+    }
+}
+
 int msg_mongo_routes_ready(const msg_mongo_session *s, msg_mongo_use *u, const msg_mongo_routes *r,
                            msg_err *err) {
   int rc = MSG_OK;
   for (size_t i = 0; rc == MSG_OK && i < r->n; i++) {
     msg_mongo_session at = msg_mongo_session_at(s, r->at[i].place);
+    need(&at, &r->at[i]);
     rc = msg_mongo_indexes(&at, u, err);
     if (rc == MSG_OK)
       rc = admit(&at, u, &r->at[i], err);

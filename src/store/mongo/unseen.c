@@ -247,6 +247,17 @@ static int look_closer(struct looking *l, bool *more, msg_err *err) {
   return rc;
 }
 
+/* A topic's has no directs and no answers, and a lane its indexes from its beginning. */
+static int ready(msg_mongo_session *at, msg_mongo_use *u, const struct looking *l, msg_err *err) {
+  if (at->place->kind == MSG_MONGO_TOPIC || at->place->kind == MSG_MONGO_LANES)
+    return MSG_OK;
+  if (l->q->answers_to)
+    msg_mongo_need_answers(at);
+  else
+    msg_mongo_need_directs(at);
+  return msg_mongo_indexes(at, u, err);
+}
+
 /* At one place. Answers are never delayed, nor of nodes without topics. */
 static int unseen_at(msg_mongo_session *at, msg_mongo_use *u, void *arg, msg_err *err) {
   struct looking *l = arg;
@@ -254,9 +265,12 @@ static int unseen_at(msg_mongo_session *at, msg_mongo_use *u, void *arg, msg_err
   bool more = false;
   l->s = at;
   l->u = u;
+  int rc = ready(at, u, l, err);
+  if (rc != MSG_OK)
+    return rc;
   if (l->q->answers_to)
     return before < l->q->max ? look_at(l, err) : MSG_OK;
-  int rc = msg_mongo_sweep(at, u, l->actor->settings->max_attempts, false, NULL, err);
+  rc = msg_mongo_sweep(at, u, l->actor->settings->max_attempts, false, NULL, err);
   if (rc == MSG_OK)
     rc = look_at(l, err);
   if (rc == MSG_OK && l->got.n == before)
