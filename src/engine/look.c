@@ -160,6 +160,8 @@ static int share_found(msg_look *l, const msg_unseen *query, finding *f, msg_err
 static size_t share_of(const msg_look *l, size_t max) {
   size_t window = (size_t)l->use->policy->settings.window_size;
   size_t share = l->looked.part ? window * LOOK_WINDOWS : window;
+  size_t room = msg_look_inbox_max(l->use->policy);
+  share = share < room ? share : room;
   return max < share ? share : max;
 }
 
