@@ -79,8 +79,8 @@ void msg_node_forget(msg_node *node);
 /** Fill in what a send leaves open: id, sender, sender_host, timestamp, ttl / timing_out /
  *  delete_at (broadcast: default_ttl_ms unless ttl or timing_out was given; exclusive: none unless
  *  ttl given; life counts from deliver_at), deliver_at (= timestamp, or now + delay), and check
- *  topic, recipients, key, group. options may be NULL: nothing was given. Where m->lent says so, the
- *  sender's names are the node's own. */
+ *  topic, recipients, key, group. options may be NULL: nothing was given. Where m->lent says so,
+ *  the sender's names are the node's own. */
 int msg_node_fill(msg_node *node, msg_message *m, const msg_options *options, msg_err *err);
 /** Fill one and put it. *id as in msg_put. */
 int msg_node_send_one(msg_node *node, msg_call *call, msg_message *m, const msg_options *options,
