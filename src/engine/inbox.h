@@ -26,6 +26,7 @@ typedef struct msg_looked {
   uint64_t pushes; /* what was pushed before it was there for the look to find */
   uint64_t puts;   /* of this process, for the node, until then */
   bool part;       /* only as far as `upto`: there may be more behind it */
+  bool found;      /* something, the last of it at `upto` */
   msg_rank upto;
 } msg_looked;
 

@@ -75,12 +75,14 @@ size_t msg_look_inbox_max(const msg_policy *policy) {
   return window < INBOX_MAX / INBOX_WINDOWS ? (size_t)window * INBOX_WINDOWS : INBOX_MAX;
 }
 
+#define LEFT_BITS 33 /* of an epoch: those of the inbox */
+
 /* A look that begins now. Its epoch stays the same while the inbox loses nothing: of what is
  * pushed, if that is at work, and of what looks left there. It is never 0. */
 static msg_looked now_of(msg_node *node) {
   uint64_t pushing = msg_cursor_epoch(node->cursor); /* 0: it is not */
   msg_mutex_lock(node->mtx);
-  msg_looked now = {.epoch = pushing << 33 | (uint64_t)node->inbox.epoch << 1 | 1,
+  msg_looked now = {.epoch = pushing << LEFT_BITS | (uint64_t)node->inbox.epoch << 1 | 1,
                     .pushes = node->inbox.pushes,
                     .puts = node->puts};
   msg_mutex_unlock(node->mtx);
@@ -88,8 +90,12 @@ static msg_looked now_of(msg_node *node) {
 }
 
 /* Is everything that comes pushed, and nothing in the store that is not in the inbox? */
+static bool is_all(const msg_looked *l) {
+  return l->epoch >> LEFT_BITS != 0 && !l->part;
+}
+
 static bool is_whole(const msg_look *l) {
-  return l->looked.epoch >> 33 != 0 && !l->looked.part && !l->owes;
+  return is_all(&l->looked) && !l->owes;
 }
 
 void msg_look_begin(msg_look *l, msg_use *u, msg_call *call) {
@@ -178,7 +184,8 @@ static int look_in_store(msg_look *l, const msg_unseen *query, finding *f, msg_e
   f->n = f->found.n;
   f->full = f->n >= wide.max;
   looked.part = f->full;
-  if (f->full)
+  looked.found = f->n > 0;
+  if (looked.found)
     looked.upto = msg_message_rank(&f->found.at[f->n - 1]);
   if (f->shares) {
     rc = share_found(l, query, f, err);
@@ -191,6 +198,7 @@ static int look_in_store(msg_look *l, const msg_unseen *query, finding *f, msg_e
     l->looked = looked;
     l->owes = false;
   }
+  l->asked = true;
   return rc;
 }
 
@@ -267,11 +275,13 @@ static void recall(msg_look *l, const msg_unseen *query) {
   msg_mutex_unlock(node->mtx);
 }
 
+/* While the inbox gets all and loses nothing, a look that was not needed takes nothing from it. */
 static void remember(msg_look *l, const msg_unseen *query) {
   msg_node *node = l->use->node;
   msg_mutex_lock(node->mtx);
   msg_looked *at = looked_locked(node, query->pattern);
-  if (at)
+  bool knew = at && at->epoch == l->looked.epoch && is_all(at);
+  if (at && !(knew && l->looked.part))
     *at = l->looked;
   msg_mutex_unlock(node->mtx);
 }
@@ -309,12 +319,24 @@ static int look_in_turn(msg_look *l, const msg_unseen *query, finding *f, msg_er
   return rc;
 }
 
+/* Is what was looked at still known, in part or whole? What is pushed may have begun or stopped since:
+ * then it is what the look left. */
+static bool is_known(msg_look *l) {
+  uint64_t differs = l->looked.epoch ^ now_of(l->use->node).epoch;
+  if (differs == 0)
+    return true;
+  if (l->looked.epoch == 0 || differs << (64 - LEFT_BITS) != 0 || !l->looked.found)
+    return false;
+  l->looked.part = true;
+  return true;
+}
+
 /* Where it is enough to look. False: not there. */
 static bool is_in_inbox(msg_look *l, const msg_unseen *query, finding *f, bool *soon, int *rc,
                         msg_err *err) {
   if (l->goes_on && f->shares)
     recall(l, query);
-  if (l->looked.epoch != now_of(l->use->node).epoch)
+  if (!is_known(l))
     return false;
   *rc = look_in_inbox(l, query, f, soon, err);
   return is_whole(l) || *rc != MSG_OK || f->n > 0;

@@ -134,6 +134,7 @@ typedef struct msg_look {
   msg_call *call;
   bool goes_on; /* what others of the node found and left, and what was pushed, is as good */
   bool owes;    /* but this process has put something since, which the store has in any case */
+  bool asked;   /* the store, since this was cleared */
   msg_looked looked;
 } msg_look;
 

@@ -142,11 +142,13 @@ static int await(msg_look *l, msg_wait *w, const msg_pattern *pattern, size_t ma
   l->goes_on = w->waits || l->call->goes_on;
   while (rc == MSG_OK) {
     msg_wait_mark(w);
-    if (w->last) { /* whatever was told */
+    l->asked = false;
+    rc = look_for_await(l, pattern, max, out, err);
+    if (rc == MSG_OK && out->n == before && w->last && !l->asked) { /* whatever was told */
       l->goes_on = false;
       l->looked.epoch = 0;
+      rc = look_for_await(l, pattern, max, out, err);
     }
-    rc = look_for_await(l, pattern, max, out, err);
     if (rc != MSG_OK || out->n > before)
       break;
     rc = msg_wait_again(w, err);
