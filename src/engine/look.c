@@ -319,7 +319,7 @@ static int look_in_turn(msg_look *l, const msg_unseen *query, finding *f, msg_er
   return rc;
 }
 
-/* Is what was looked at still known, in part or whole? What is pushed may have begun or stopped since:
+/* Is what was looked at still known, in part or whole? Pushing may have begun or stopped since:
  * then it is what the look left. */
 static bool is_known(msg_look *l) {
   uint64_t differs = l->looked.epoch ^ now_of(l->use->node).epoch;
