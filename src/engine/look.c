@@ -281,8 +281,14 @@ static void remember(msg_look *l, const msg_unseen *query) {
   msg_mutex_lock(node->mtx);
   msg_looked *at = looked_locked(node, query->pattern);
   bool knew = at && at->epoch == l->looked.epoch && is_all(at);
-  if (at && !(knew && l->looked.part))
-    *at = l->looked;
+  msg_looked now = l->looked;
+  if (knew && now.part) {
+    now = *at;
+    now.found = true;
+    now.upto = l->looked.upto;
+  }
+  if (at)
+    *at = now;
   msg_mutex_unlock(node->mtx);
 }
 

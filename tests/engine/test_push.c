@@ -5,6 +5,8 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "engine/cursor.h"
+#include "engine/node_int.h"
 #include "support/cmocka_compat.h"
 #include "support/rig.h"
 
@@ -133,6 +135,30 @@ static void what_one_look_left_does_not_come_before_what_another_finds(void **st
   rig_close(&r);
 }
 
+/* The watch began, or broke, since. */
+static void what_a_look_left_stays_at_hand(void **state) {
+  enum { N = 100 }; /* a window */
+  rig r;
+  peer a, b;
+  msg_list list = MSG_LIST_INIT;
+  (void)state;
+  rig_open_pair(&r, RIG_PUSH, &a, "a", &b, "b");
+  pass_settled(&r, &a, &b);
+  for (int i = 0; i < N; i++)
+    put(&a, "t", "x", false);
+  rig_sleep(100); /* until they are told */
+  assert_int_equal(peer_await(&b, "t", 0, 1, &list), MSG_OK);
+  long unseen = calls(&r, FAULT_UNSEEN);
+  msg_cursor_lose(b.node->cursor);
+  b.call.goes_on = true;
+  for (int i = 1; i < N; i++)
+    assert_int_equal(peer_await(&b, "t", 0, 1, &list), MSG_OK);
+  assert_int_equal(list.n, N);
+  assert_int_equal(calls(&r, FAULT_UNSEEN), unseen);
+  msg_list_clear(&list);
+  rig_close(&r);
+}
+
 /* What was told before a look that found something may have been given by it: that is asked for by
  * the window, not one by one. */
 static void a_burst_before_a_look_needs_few_calls(void **state) {
@@ -195,21 +221,49 @@ static void what_was_not_told_is_found_at_the_end(void **state) {
   rig_close(&r);
 }
 
+/* A look of `b` finds one at most. */
+static void open_narrow(rig *r, peer *a, peer *b) {
+  msg_settings settings;
+  rig_open(r, RIG_PUSH);
+  peer_open(r, a, "a");
+  msg_settings_init(&settings);
+  settings.sender_id = msg_strdup("b");
+  settings.window_size = 1;
+  peer_open_with(r, b, &settings);
+  msg_node_attach(b->node);
+  msg_settings_clear(&settings);
+}
+
+/* What was told is at hand all the same, without a look. */
+static void the_last_look_of_a_wait_takes_no_knowledge_away(void **state) {
+  rig r;
+  peer a, b;
+  msg_list list = MSG_LIST_INIT;
+  (void)state;
+  open_narrow(&r, &a, &b);
+  pass_settled(&r, &a, &b);
+  rig_wait w = {.p = &b, .topic = "t", .timeout_ms = 400};
+  rig_wait_begin(&w);
+  fault_store_lose_events(r.store, 1);
+  put(&a, "t", "x", false);
+  rig_wait_expect(&w, "x"); /* at its end: more was not looked for */
+  put(&a, "t", "y", false);
+  rig_sleep(100); /* until it is told */
+  long unseen = calls(&r, FAULT_UNSEEN);
+  assert_int_equal(peer_await(&b, "t", 10000, 1, &list), MSG_OK);
+  assert_string_equal(list.at[0].value.p, "y");
+  assert_int_equal(calls(&r, FAULT_UNSEEN), unseen);
+  msg_list_clear(&list);
+  rig_close(&r);
+}
+
 /* What came behind a gap waits until the store has given what is in it. */
 static void an_inbox_that_overflows_loses_nothing_and_keeps_the_order(void **state) {
   enum { N = 200 };
   rig r;
   peer a, b;
-  msg_settings settings;
   (void)state;
-  rig_open(&r, RIG_PUSH);
-  peer_open(&r, &a, "a");
-  msg_settings_init(&settings);
-  settings.sender_id = msg_strdup("b");
-  settings.window_size = 1;
-  peer_open_with(&r, &b, &settings);
-  msg_node_attach(b.node);
-  msg_settings_clear(&settings);
+  open_narrow(&r, &a, &b);
   pass_settled(&r, &a, &b);
   for (int i = 0; i < N; i++) { /* in the middle of them it is full */
     char text[16];
@@ -338,6 +392,8 @@ int main(void) {
       cmocka_unit_test(what_this_process_put_is_found_before_it_is_told),
       cmocka_unit_test(what_was_not_told_is_found_at_the_end),
       cmocka_unit_test(an_inbox_that_overflows_loses_nothing_and_keeps_the_order),
+      cmocka_unit_test(the_last_look_of_a_wait_takes_no_knowledge_away),
+      cmocka_unit_test(what_a_look_left_stays_at_hand),
       cmocka_unit_test(what_one_look_left_does_not_come_before_what_another_finds),
       cmocka_unit_test(what_a_look_gave_is_not_given_by_a_late_word),
       cmocka_unit_test(the_last_to_withdraw_ends_the_watch),
