@@ -281,14 +281,12 @@ static void remember(msg_look *l, const msg_unseen *query) {
   msg_mutex_lock(node->mtx);
   msg_looked *at = looked_locked(node, query->pattern);
   bool knew = at && at->epoch == l->looked.epoch && is_all(at);
-  msg_looked now = l->looked;
-  if (knew && now.part) {
-    now = *at;
-    now.found = true;
-    now.upto = l->looked.upto;
+  if (knew && l->looked.part) {
+    at->found = true;
+    at->upto = l->looked.upto;
+  } else if (at) {
+    *at = l->looked;
   }
-  if (at)
-    *at = now;
   msg_mutex_unlock(node->mtx);
 }
 

@@ -91,6 +91,11 @@ typedef struct msg_list {
 msg_message *msg_list_add(msg_list *l);
 /** Free the messages and the list; it can be used again. */
 void msg_list_clear(msg_list *l);
+/** Sort by msg_message_cmp. */
+void msg_list_sort(msg_list *l);
+/** Is a message of this id among those from `from` on? */
+bool msg_list_has(const msg_list *l, size_t from, const msg_oid *id);
+
 /* A place in delivery order. */
 typedef struct msg_rank {
   int32_t priority;
@@ -102,9 +107,5 @@ msg_rank msg_message_rank(const msg_message *m);
 int msg_message_cmp(const msg_message *a, const msg_message *b);
 /** Is it delivered behind that place? */
 bool msg_message_is_behind(const msg_message *m, const msg_rank *rank);
-/** Sort by it. */
-void msg_list_sort(msg_list *l);
-/** Is a message of this id among those from `from` on? */
-bool msg_list_has(const msg_list *l, size_t from, const msg_oid *id);
 
 #endif

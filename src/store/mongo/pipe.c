@@ -113,7 +113,6 @@ int msg_mongo_pipe_run(msg_mongo_pipe *p, msg_mongo_use *u, const char *what, co
   bson_append_array_end(&p->doc, &p->stages);
   *cursor = NULL;
   for (int i = 0; i < GONE_MAX; i++) {
-    own = (msg_err)MSG_ERR_INIT;
     if (*cursor)
       mongoc_cursor_destroy(*cursor);
     *cursor = mongoc_collection_aggregate(c, MONGOC_QUERY_NONE, &p->doc, opts, NULL);
