@@ -1,4 +1,4 @@
-/* message.h - a message: Morphium's fields (morphium-format.md 2.2) plus ours. A pure value. */
+/* message.h - a message: the fields of Morphium's documents plus ours. A pure value. */
 #ifndef MSG_MODEL_MESSAGE_H
 #define MSG_MODEL_MESSAGE_H
 

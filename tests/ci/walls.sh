@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# walls.sh [ROOT]: the walls between the rooms (design: a room includes only rooms above it), and
+# walls.sh [ROOT]: the walls between the rooms (a room includes only rooms above it), and
 # the calls that src/ and ext/ never make; inside a room, files do not call each other in a circle.
 # Each violation is one line "wall RULE: FILE: TEXT".
 # With MSG_BUILD set, every test file must also be registered there with ctest.

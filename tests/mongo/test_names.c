@@ -78,7 +78,6 @@ static void queues_of_collections(void **state) {
   }
 }
 
-/* morphium-format.md 1.3. */
 static void folds_like_morphium(void **state) {
   static const char *const cases[][2] = {{"Node_A1", "nodeA1"},
                                          {"FooBar", "foobar"},

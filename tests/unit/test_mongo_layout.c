@@ -1,4 +1,4 @@
-/* Collections by layout: morphium-format.md 1. No server. */
+/* Collections by layout, as Morphium names them. No server. */
 #include "store/mongo/layout.h"
 
 #include <stdio.h>
