@@ -182,7 +182,7 @@ extern const struct msg_store_ops msg_mongo_ops;
 
 /* ---- queue.c ---- */
 
-/** Put a new session on a queue (NULL: the default), made at first use.
+/** Put a new session on a queue, made at first use.
  *  Errors: MSG_INVALID as msg_mongo_names_of; MSG_UNSUPPORTED the server is too old for the layout.
  */
 int msg_mongo_session_set(msg_mongo_session *s, const char *queue, const msg_mongo_layout *layout,

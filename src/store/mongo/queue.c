@@ -39,7 +39,6 @@ static msg_mongo_queue *add_queue_locked(msg_mongo_store *store, const char *nam
 static int queue_of(msg_mongo_store *store, const char *name, const msg_mongo_layout *layout,
                     msg_mongo_queue **out, msg_err *err) {
   msg_mongo_names names;
-  name = name ? name : "msg";
   int rc = msg_mongo_names_of(name, &names, err);
   if (rc != MSG_OK)
     return rc;
