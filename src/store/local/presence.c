@@ -41,8 +41,8 @@ static int put_work(msg_local_session *s, void *arg, msg_err *err) {
   const msg_participant *p = arg;
   return msg_local_exec(s, sql_put, NULL, err, "tttitttiii", s->queue, p->node,
                         p->host ? p->host : "", (int64_t)p->pid, p->process, p->implementation,
-                        p->layout ? p->layout : s->base.ops->kind, (int64_t)p->automatic,
-                        p->started_at_ms, p->last_seen_ms);
+                        p->layout ? p->layout : "local", (int64_t)p->automatic, p->started_at_ms,
+                        p->last_seen_ms);
 }
 
 int msg_local_presence_put(msg_session *base, const msg_participant *p, msg_err *err) {
