@@ -32,7 +32,7 @@ typedef struct msg_call {
   bool goes_on;
   /* A claim for which msg_claim.brief is enough. */
   bool brief;
-  /* Probed every 85 ms or sooner while a verb waits; NULL: never. */
+  /* Probed every 90 ms or sooner while a verb waits; NULL: never. */
   bool (*interrupted)(void *arg);
   void *arg;
   /* Told what users should read; NULL: nobody is. */
