@@ -149,7 +149,7 @@ msg_rank msg_message_rank(const msg_message *m) {
   return (msg_rank){m->priority, m->deliver_at_ms, m->seq, m->id};
 }
 
-static int rank_cmp(const msg_rank *a, const msg_rank *b) {
+int msg_rank_cmp(const msg_rank *a, const msg_rank *b) {
   int c = cmp_i64(a->priority, b->priority);
   if (c == 0)
     c = cmp_i64(a->deliver_at_ms, b->deliver_at_ms);
@@ -160,12 +160,12 @@ static int rank_cmp(const msg_rank *a, const msg_rank *b) {
 
 int msg_message_cmp(const msg_message *a, const msg_message *b) {
   msg_rank x = msg_message_rank(a), y = msg_message_rank(b);
-  return rank_cmp(&x, &y);
+  return msg_rank_cmp(&x, &y);
 }
 
 bool msg_message_is_behind(const msg_message *m, const msg_rank *rank) {
   msg_rank own = msg_message_rank(m);
-  return rank_cmp(&own, rank) > 0;
+  return msg_rank_cmp(&own, rank) > 0;
 }
 
 static int cmp_delivery(const void *a, const void *b) {

@@ -1,4 +1,4 @@
-/* message.h - a message: Morphium's fields (morphium-format.md 2.2) plus ours. A pure value. */
+/* message.h - a message: the fields of Morphium's documents plus ours. A pure value. */
 #ifndef MSG_MODEL_MESSAGE_H
 #define MSG_MODEL_MESSAGE_H
 
@@ -110,6 +110,7 @@ typedef struct msg_rank {
 } msg_rank;
 msg_rank msg_message_rank(const msg_message *m);
 /** Which is delivered first: by priority, deliver_at, seq, id. */
+int msg_rank_cmp(const msg_rank *a, const msg_rank *b);
 int msg_message_cmp(const msg_message *a, const msg_message *b);
 /** Is it delivered behind that place? */
 bool msg_message_is_behind(const msg_message *m, const msg_rank *rank);

@@ -51,7 +51,7 @@ bool msg_local_claim_wants(const msg_claim *claim, const char *topic) {
 
 static int add(msg_local_candidates *out, sqlite3_stmt *stmt, msg_err *err) {
   bool wanted;
-  msg_local_first one = msg_local_first_read(stmt);
+  msg_rank one = msg_local_first_read(stmt);
   out->met++;
   return msg_local_firsts_add(&out->first, &one, &wanted, err);
 }

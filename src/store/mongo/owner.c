@@ -10,14 +10,15 @@
 #define LOCK_WAIT_MS 200
 #define LOCK_STEP_MS 10
 
-void msg_mongo_append_mine(bson_t *filter, const msg_mongo_claiming *c, const msg_mongo_ids *ids) {
+/* Those that bear my token. */
+static void append_mine(bson_t *filter, const msg_mongo_claiming *c, const msg_mongo_ids *ids) {
   msg_mongo_append_ids(filter, "_id", "$in", ids->at, ids->n);
   BSON_APPEND_UTF8(filter, "sq.token", c->token);
 }
 
 static void append_mine_alone(bson_t *filter, const msg_mongo_claiming *c,
                               const msg_mongo_ids *ids) {
-  msg_mongo_append_mine(filter, c, ids);
+  append_mine(filter, c, ids);
   BCON_APPEND(filter, "processed_by", "[", BCON_UTF8(c->actor->node), "]");
 }
 
@@ -98,7 +99,7 @@ static void drop_locked(msg_mongo_claiming *c) {
 /* Another's mark stands beside mine, or its lock will not go: mine goes. */
 static int step_back(msg_mongo_claiming *c, const msg_mongo_ids *ids, msg_err *err) {
   bson_t filter = BSON_INITIALIZER;
-  msg_mongo_append_mine(&filter, c, ids);
+  append_mine(&filter, c, ids);
   bson_t *change = BCON_NEW(
       "0", "{", "$set", "{", "processed_by", "{", "$filter", "{", "input",
       BCON_UTF8("$processed_by"), "cond", "{", "$ne", "[", BCON_UTF8("$$this"), "{", "$literal",
