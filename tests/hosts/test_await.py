@@ -294,8 +294,8 @@ class Rows(support.Case):
         self.assertEqual(
             a.column("SELECT value FROM msg_await('news', 0, 100) WHERE value % 2 = 1 LIMIT 2"), [1, 3])
 
-    def test_a_cursor_run_again_gives_the_same_rows(self):
-        a, b = self.db("a"), self.db("b")
+    def run_again(self, path):
+        a, b = self.db("a", path=path), self.db("b", path=path)
         a.one("SELECT msg_listen('news')")
         for i in range(3):
             b.send("news", i)
@@ -303,6 +303,17 @@ class Rows(support.Case):
                         CROSS JOIN msg_await('news', 0, 10) AS m""")
         self.assertEqual(got, [(10, 0), (10, 1), (10, 2), (20, 0), (20, 1), (20, 2)])
         self.assertEqual(a.values("news"), [])
+
+    def test_a_cursor_run_again_gives_the_same_rows(self):
+        self.run_again(self.path)
+
+    @support.local_only("on MongoDB the host's file is of no account")
+    def test_a_cursor_run_again_in_a_database_of_utf_16(self):
+        path = self.path + "-16"
+        plain = self.db(path=path, load=False)
+        plain.rows("PRAGMA encoding = 'UTF-16'")
+        plain.rows("CREATE TABLE app(x)")
+        self.run_again(path)
 
 
 class Pausing(support.Case):
