@@ -99,6 +99,29 @@ class Broadcast(support.Case):
         self.assertIsNone(one.wait("news"))
         self.assertIsNone(two.wait("news"))
 
+    def test_what_msg_open_refuses_changes_nothing_for_those_who_share_the_node(self):
+        a, b, c = self.db("same"), self.db("other"), self.db()
+        refused = {"default_ttl_ms": 5000, "busy_timeout_ms": 7}  # fixed while the node is open
+        for db in (a, b, c):
+            self.assertFails("busy_timeout_ms", db.open, "same", refused)
+        a.send("news", 1, node="same")
+        self.assertEqual(a.one("SELECT msg_config('default_ttl_ms')"), 30000)
+        b.send("news", 2)
+        self.assertEqual(b.column("SELECT sender FROM msg_messages ORDER BY value"), ["same", "other"])
+        b.one("SELECT msg_close()")
+        self.assertEqual(b.open("other"), "other")
+        self.assertFails("node 'same' was closed", b.rows, "SELECT msg_send('news', 3, '{\"node\": \"same\"}')")
+
+    def test_a_shared_node_that_another_connection_closed_can_be_opened_again(self):
+        a, b = self.db("same"), self.db("same")
+        b.one("SELECT msg_close()")
+        self.assertFails("node 'same' is closed: open it again", a.send, "news", 1)
+        a.open("same")
+        a.send("news", 2, node="same")
+        self.assertEqual(a.one("SELECT count(DISTINCT node) FROM msg_stats"), 1)
+        self.assertEqual(a.one("SELECT msg_close('same')"), 1)
+        self.assertEqual(a.one("SELECT msg_close('same')"), 0)
+
     @support.local_only("on MongoDB both may get the same: mongo.seen")
     def test_processes_with_one_sender_id_share_its_messages(self):
         b = self.db("b")
