@@ -38,7 +38,8 @@ typedef struct msg_mongo_claiming {
   msg_mongo_ids dying; /* candidates with too many attempts */
   msg_mongo_ids ids;   /* to be marked, then marked */
   msg_mongo_ids locked;
-  msg_list got; /* read back after the mark */
+  msg_mongo_ids shared; /* another's mark stands beside mine */
+  msg_list got;         /* read back after the mark */
   char token[MSG_OID_HEX + 1];
 } msg_mongo_claiming;
 
@@ -80,8 +81,6 @@ int msg_mongo_read_locks(msg_mongo_claiming *c, const msg_mongo_ids *ids, msg_mo
                          msg_err *err);
 /** A lock was met: from now on they are looked at before the mark, too. */
 void msg_mongo_note_locked(msg_mongo_session *s);
-/** Those that bear my token. */
-void msg_mongo_append_mine(bson_t *filter, const msg_mongo_claiming *c, const msg_mongo_ids *ids);
 /** After the mark: those that are mine alone go to c->got, from the others I step back. */
 int msg_mongo_read_back(msg_mongo_claiming *c, msg_err *err);
 
