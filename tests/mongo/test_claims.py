@@ -31,7 +31,8 @@ class BesideJava(OwnServer):
         n.enqueue("work", 1)
         message = self.find()[0]
         self.assertTrue(java.lock(message))
-        self.fail_point("alwaysOn", failCommands=["aggregate"], blockConnection=True, blockTimeMS=2000)
+        self.fail_point("alwaysOn", failCommands=["aggregate"], blockConnection=True,
+                        blockTimeMS=2000)
         claim = Background(n.claim, "work")
         until(lambda: self.find()[0]["processed_by"] == ["n"])
         self.assertTrue(java.mark("msg", message["_id"]))
