@@ -123,6 +123,18 @@ static bool may_change(int f) {
   return f == MSG_FIELD_PRIORITY || f == MSG_FIELD_DELIVER_AT || f == MSG_FIELD_TTL;
 }
 
+static int holds_already(msg_connection *c, const msg_message *m, int f, sqlite3_value *v,
+                         bool *out, msg_err *err) {
+  msg_value now, wanted;
+  int rc = msg_field_value(c, m, (enum msg_field)f, &now, err);
+  if (rc != MSG_OK)
+    return rc;
+  rc = msg_value_read(v, &wanted, err);
+  *out = rc == MSG_OK && same(&now, &wanted);
+  msg_value_clear(&now);
+  return rc;
+}
+
 /* Setting a column to what it holds already is no change. */
 static int check_same(const char *column, const msg_value *now, sqlite3_value *v, msg_err *err) {
   msg_value wanted;
@@ -132,13 +144,9 @@ static int check_same(const char *column, const msg_value *now, sqlite3_value *v
 
 static int check_unchanged(msg_connection *c, const msg_message *m, int f, sqlite3_value *v,
                            msg_err *err) {
-  msg_value now;
-  int rc = msg_field_value(c, m, (enum msg_field)f, &now, err);
-  if (rc != MSG_OK)
-    return rc;
-  rc = check_same(msg_field_name((enum msg_field)f), &now, v, err);
-  msg_value_clear(&now);
-  return rc;
+  bool is_same;
+  int rc = holds_already(c, m, f, v, &is_same, err);
+  return rc != MSG_OK || is_same ? rc : refuse_change(msg_field_name((enum msg_field)f), err);
 }
 
 static int set_change(msg_update *u, int f, sqlite3_value *v, msg_err *err) {
@@ -163,6 +171,19 @@ static int set_change(msg_update *u, int f, sqlite3_value *v, msg_err *err) {
   return rc;
 }
 
+/* A ttl that is named begins anew, though it is the same; but an UPDATE ... FROM gives every column,
+ * whether it names it or not. */
+static int read_change(msg_connection *c, const msg_message *m, int f, sqlite3_value **columns,
+                       msg_update *u, msg_err *err) {
+  bool is_same = false, from = !sqlite3_value_nochange(columns[MSG_FIELD_ID]);
+  int rc = MSG_OK;
+  if (!may_change(f))
+    return check_unchanged(c, m, f, columns[f], err);
+  if (f != MSG_FIELD_TTL || from)
+    rc = holds_already(c, m, f, columns[f], &is_same, err);
+  return rc != MSG_OK || is_same ? rc : set_change(u, f, columns[f], err);
+}
+
 /* columns: the values of the row's columns, hidden ones included. */
 static int read_changes(msg_connection *c, const msg_target *target, sqlite3_value **columns,
                         msg_update *u, msg_err *err) {
@@ -170,10 +191,7 @@ static int read_changes(msg_connection *c, const msg_target *target, sqlite3_val
   for (int f = 0; rc == MSG_OK && f < MSG_FIELD_COUNT; f++) {
     if (sqlite3_value_nochange(columns[f]) || f == MSG_FIELD_PROCESSED_BY)
       continue;
-    if (may_change(f))
-      rc = set_change(u, f, columns[f], err);
-    else
-      rc = check_unchanged(c, &target->m, f, columns[f], err);
+    rc = read_change(c, &target->m, f, columns, u, err);
   }
   sqlite3_value *node = columns[COLUMN_NODE];
   msg_value id = msg_value_text(msg_node_id(target->opened->node));

@@ -19,6 +19,19 @@ void msg_connection_set_adapters(const msg_adapter *table, size_t n) {
   adapter_count = n;
 }
 
+static void drop(msg_connection *c, msg_opened *o) {
+  msg_opened **at = &c->nodes;
+  while (*at != o)
+    at = &(*at)->next;
+  *at = o->next;
+  if (c->current == o) {
+    c->current = NULL;
+    c->current_closed = true;
+  }
+  msg_outbox_forget(c, o);
+  msg_opened_free(o);
+}
+
 /* --- opening ------------------------------------------------------------------------------- */
 
 /* The target in force, "env:NAME" and the default looked up. Its text is never shown: it may hold
@@ -85,21 +98,34 @@ static bool is_same(const msg_opened *a, const msg_opened *b) {
   return msg_node_automatic(a->node) && msg_node_automatic(b->node) && msg_opened_same_queue(a, b);
 }
 
-/* Appends, unless this connection has the node already. */
-static msg_opened *adopt(msg_connection *c, msg_opened *o) {
-  msg_opened **at = &c->nodes;
-  for (; *at; at = &(*at)->next) {
-    if (is_same(*at, o)) {
-      msg_opened_free(o);
-      return *at;
-    }
+static bool is_in_use(const msg_connection *c, const msg_opened *o) {
+  return o->readers > 0 || msg_outbox_holds(&c->outbox, o);
+}
+
+/* What another connection closed is not open twice when it is opened again. */
+static void drop_shut(msg_connection *c) {
+  msg_opened *next;
+  for (msg_opened *o = c->nodes; o; o = next) {
+    next = o->next;
+    if (msg_node_is_shut(o->node) && !is_in_use(c, o))
+      drop(c, o);
   }
-  *at = o;
-  return o;
+}
+
+/* Appends, unless this connection has the node already. */
+static void adopt(msg_connection *c, msg_opened *o, msg_opening *out) {
+  msg_opened **at = &c->nodes;
+  while (*at && !is_same(*at, o))
+    at = &(*at)->next;
+  *out = (msg_opening){.o = *at ? *at : o, .is_new = !*at, .before = c->current};
+  if (out->is_new)
+    *at = o;
+  else
+    msg_opened_free(o);
 }
 
 int msg_connection_open(msg_connection *c, const char *target, const msg_settings *settings,
-                        msg_opened **out, msg_err *err) {
+                        msg_opening *out, msg_err *err) {
   const msg_adapter *adapter = NULL;
   int rc = msg_connection_check_fork(c, err);
   if (rc == MSG_OK)
@@ -117,7 +143,9 @@ int msg_connection_open(msg_connection *c, const char *target, const msg_setting
     msg_opened_free(o);
     return rc;
   }
-  *out = c->current = adopt(c, o);
+  drop_shut(c);
+  adopt(c, o, out);
+  c->current = out->o;
   c->current_closed = false;
   return MSG_OK;
 }
@@ -125,6 +153,7 @@ int msg_connection_open(msg_connection *c, const char *target, const msg_setting
 /* The first verb of a connection: MSG_TARGET and MSG_OPTIONS, or the defaults. */
 static int open_default(msg_connection *c, msg_opened **out, msg_err *err) {
   msg_settings settings;
+  msg_opening opening;
   msg_settings_init(&settings);
   const char *json = msg_process_env("MSG_OPTIONS");
   int rc = MSG_OK;
@@ -135,7 +164,9 @@ static int open_default(msg_connection *c, msg_opened **out, msg_err *err) {
       msg_err_set(err, err->rc, "environment variable MSG_OPTIONS: %s", err->text);
   }
   if (rc == MSG_OK)
-    rc = msg_connection_open(c, NULL, &settings, out, err);
+    rc = msg_connection_open(c, NULL, &settings, &opening, err);
+  if (rc == MSG_OK)
+    *out = opening.o;
   msg_settings_clear(&settings);
   return rc;
 }
@@ -259,17 +290,6 @@ static void remember_closed(msg_connection *c, const char *name) {
   *slot = msg_strdup(name); /* missing: the error names it unknown */
 }
 
-static void unlink_node(msg_connection *c, msg_opened *o) {
-  msg_opened **at = &c->nodes;
-  while (*at != o)
-    at = &(*at)->next;
-  *at = o->next;
-  if (c->current == o) {
-    c->current = NULL;
-    c->current_closed = true;
-  }
-}
-
 int msg_connection_close_node(msg_connection *c, const char *name, bool *closed, msg_err *err) {
   int rc = msg_connection_check_fork(c, err);
   if (rc != MSG_OK)
@@ -296,8 +316,19 @@ int msg_connection_close_node(msg_connection *c, const char *name, bool *closed,
     msg_node_withdraw(o->node, &call, NULL);
   msg_node_shut(o->node);
   remember_closed(c, msg_node_id(o->node));
-  unlink_node(c, o);
-  msg_outbox_forget(c, o);
-  msg_opened_free(o);
+  drop(c, o);
   return MSG_OK;
+}
+
+void msg_connection_refuse(msg_connection *c, const msg_opening *opening) {
+  msg_opened *o = opening->o;
+  c->current = opening->before;
+  c->current_closed = !c->current;
+  if (!opening->is_new || is_in_use(c, o))
+    return;
+  msg_call call = {.session = o->session, .interrupted = msg_nested_interrupted, .arg = c};
+  if (o->announced && msg_node_is_last(o->node))
+    msg_node_withdraw(o->node, &call, NULL);
+  remember_closed(c, msg_node_id(o->node));
+  drop(c, o);
 }

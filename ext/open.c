@@ -10,12 +10,12 @@
 /* A node that was open already takes over what the options change; the journal mode is the file's,
  * and was switched by opening. */
 static int take_over(msg_opened *o, const msg_settings *before, const msg_settings *after,
-                     msg_err *err) {
+                     bool runtime, msg_err *err) {
   for (size_t i = 0; i < msg_settings_count(); i++) {
     const char *name = msg_settings_info(i)->name;
     msg_value was, is;
-    if (strcmp(name, "journal_mode") == 0 || !msg_settings_get(before, name, &was) ||
-        !msg_settings_get(after, name, &is))
+    if (msg_settings_info(i)->runtime != runtime || strcmp(name, "journal_mode") == 0 ||
+        !msg_settings_get(before, name, &was) || !msg_settings_get(after, name, &is))
       continue;
     if (was.type == is.type && was.i == is.i && (is.type != MSG_TEXT || strcmp(was.p, is.p) == 0))
       continue;
@@ -35,7 +35,9 @@ static int reconfigure(msg_invocation *in, msg_opened *o, msg_err *err) {
            ? msg_settings_read(in->c, in->argv[1], &after, err)
            : msg_err_nomem(err);
   if (rc == MSG_OK)
-    rc = take_over(o, &before, &after, err);
+    rc = take_over(o, &before, &after, false, err); /* refused, while nothing has changed */
+  if (rc == MSG_OK)
+    rc = take_over(o, &before, &after, true, err);
   msg_settings_clear(&before);
   msg_settings_clear(&after);
   return rc;
@@ -49,36 +51,25 @@ static int announce(msg_invocation *in, msg_err *err) {
   return rc == MSG_BUSY ? MSG_OK : rc;
 }
 
-/* A node that the queue refuses is not open, and can be opened otherwise. Afterwards `before` is
- * current; if that is NULL, no verb goes to a default instead. */
-static void shut_refused(msg_connection *c, msg_opened *before, msg_opened *refused) {
-  bool closed;
-  if (refused->announced || msg_connection_close_node(c, NULL, &closed, NULL) != MSG_OK)
-    return;
-  if (before && before != refused) {
-    c->current = before;
-    c->current_closed = false;
-  }
-}
-
+/* A node that the queue refuses is not open, and can be opened otherwise. */
 static int open_node(msg_invocation *in, const msg_settings *settings, msg_err *err) {
-  msg_opened *o, *before = in->c->current;
+  msg_opening opening;
   const char *target = NULL;
   int rc = MSG_OK;
   if (msg_in_has(in, 0))
     rc = msg_in_text(in, 0, "target", &target, err);
   if (rc == MSG_OK)
-    rc = msg_connection_open(in->c, target, settings, &o, err);
+    rc = msg_connection_open(in->c, target, settings, &opening, err);
   if (rc != MSG_OK)
     return rc;
   if (msg_in_has(in, 1))
-    rc = reconfigure(in, o, err);
+    rc = reconfigure(in, opening.o, err);
   if (rc == MSG_OK)
     rc = announce(in, err);
   if (rc == MSG_OK)
-    msg_result_text(in->ctx, msg_node_id(o->node));
+    msg_result_text(in->ctx, msg_node_id(opening.o->node));
   else
-    shut_refused(in->c, before, o);
+    msg_connection_refuse(in->c, &opening);
   return rc;
 }
 

@@ -63,7 +63,9 @@ static int insert_marker(msg_connection *c, msg_err *err) {
   int rc = msg_nested_prepare(c, "INSERT INTO temp.msg_outbox(marker) VALUES(1)", &stmt, err);
   if (rc != MSG_OK)
     return rc;
-  int step = sqlite3_step(stmt);
+  int step;
+  while ((step = sqlite3_step(stmt)) == SQLITE_ROW) /* PRAGMA count_changes */
+    ;
   if (step != SQLITE_DONE)
     rc = msg_sqlite_fail(c->db, step, "transaction marker", err);
   msg_nested_give(c, stmt);

@@ -193,6 +193,11 @@ static int run_new(int bits, sqlite3_value **argv, msg_receive_run **out) {
   return MSG_OK;
 }
 
+/* Text in UTF-8, as it was read once, whatever the encoding of the database. */
+static const void *bytes_of(sqlite3_value *v) {
+  return sqlite3_value_type(v) == SQLITE_TEXT ? sqlite3_value_text(v) : sqlite3_value_blob(v);
+}
+
 static bool same_value(sqlite3_value *a, sqlite3_value *b) {
   if (!a || !b)
     return a == b;
@@ -205,7 +210,7 @@ static bool same_value(sqlite3_value *a, sqlite3_value *b) {
     double x = sqlite3_value_double(a), y = sqlite3_value_double(b);
     return memcmp(&x, &y, sizeof x) == 0;
   }
-  const void *p = sqlite3_value_blob(a), *q = sqlite3_value_blob(b);
+  const void *p = bytes_of(a), *q = bytes_of(b);
   int n = sqlite3_value_bytes(a);
   return n == sqlite3_value_bytes(b) && (n == 0 || (p && q && memcmp(p, q, (size_t)n) == 0));
 }

@@ -193,6 +193,10 @@ void msg_node_shut(msg_node *node) {
   msg_gate_move(node->changes);
 }
 
+bool msg_node_is_shut(const msg_node *node) {
+  return atomic_load(&node->shut);
+}
+
 void msg_node_attach(msg_node *node) {
   if (msg_node_check(node, NULL) != MSG_OK)
     return;

@@ -50,6 +50,7 @@ void msg_node_close(msg_node *node);
 /** End every wait of this node now with MSG_SHUTDOWN text "node closed"; later calls fail with
  *  MSG_MISUSE, and msg_node_open makes a new node of the name. msg_close() uses it. */
 void msg_node_shut(msg_node *node);
+bool msg_node_is_shut(const msg_node *node);
 
 /** Does nobody else in this process have the node open? */
 bool msg_node_is_last(const msg_node *node);

@@ -305,6 +305,19 @@ static void ignored_from_the_first_verb_on(void **state) {
   host_close(db);
 }
 
+/* It is no authorizer's doing. */
+static void a_host_of_few_variables(void **state) {
+  (void)state;
+  sqlite3 *db = host_open(host_path());
+  int was = sqlite3_limit(db, SQLITE_LIMIT_VARIABLE_NUMBER, 10);
+  host_fails(db, SQLITE_ERROR, "variable number must be between ?1 and ?10",
+             "SELECT msg_enqueue('work', 1)");
+  sqlite3_limit(db, SQLITE_LIMIT_VARIABLE_NUMBER, was);
+  host_run(db, "SELECT msg_enqueue('work', 1)");
+  assert_string_equal(host_text(db, "SELECT value FROM msg_claim('work')"), "1");
+  host_close(db);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(views),
@@ -318,6 +331,7 @@ int main(void) {
       cmocka_unit_test(ignored_reads),
       cmocka_unit_test(ignored_columns_one_by_one),
       cmocka_unit_test(ignored_from_the_first_verb_on),
+      cmocka_unit_test(a_host_of_few_variables),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -384,6 +384,26 @@ static void an_update_that_changes_nothing_is_none(void **state) {
   assert_int_equal(host_int(db, "SELECT priority FROM msg_messages"), 3);
 }
 
+/* SQLite gives it every column, as if the statement named it. */
+static void an_update_from_another_table_changes_what_it_names(void **state) {
+  (void)state;
+  host_run(db, "SELECT msg_enqueue('t', 1, '{\"ttl_ms\": 100000, \"map\": {\"a\": 1}}'),"
+               " msg_send('t', 2, '{\"recipients\": [\"x\", \"y\"], \"key\": \"k\"}');"
+               "SELECT msg_claim('t')");
+  int64_t end = host_int(db, "SELECT sum(delete_at) FROM msg_messages");
+  host_sleep_ms(2);
+  host_run(db, "UPDATE msg_messages SET priority = n.p, deliver_at = deliver_at"
+               " FROM (SELECT value AS v, 7 AS p FROM msg_messages) AS n WHERE value = n.v");
+  assert_int_equal(host_int(db, "SELECT sum(priority) FROM msg_messages"), 14);
+  assert_int_equal(host_int(db, "SELECT sum(delete_at) FROM msg_messages"), end);
+  host_run(db, "UPDATE msg_messages SET ttl = ttl");
+  assert_true(host_int(db, "SELECT sum(delete_at) FROM msg_messages") > end);
+  host_fails(db, SQLITE_ERROR, "column topic of",
+             "UPDATE msg_messages SET topic = n.x FROM (SELECT 'x' AS x) AS n");
+  host_fails(db, SQLITE_ERROR, "its delivery time cannot change",
+             "UPDATE msg_messages SET deliver_at = n.x FROM (SELECT 4000000000000 AS x) AS n");
+}
+
 static void update_refuses_other_columns(void **state) {
   (void)state;
   static const struct {
@@ -534,6 +554,7 @@ int main(void) {
       TEST(the_hosts_last_insert_rowid_stays),
       TEST(update_changes_priority_delivery_and_life),
       TEST(an_update_that_changes_nothing_is_none),
+      TEST(an_update_from_another_table_changes_what_it_names),
       TEST(update_refuses_other_columns),
       TEST(delete_removes_in_any_state),
       TEST(writes_during_a_scan_are_safe),

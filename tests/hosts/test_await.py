@@ -99,6 +99,29 @@ class Broadcast(support.Case):
         self.assertIsNone(one.wait("news"))
         self.assertIsNone(two.wait("news"))
 
+    def test_what_msg_open_refuses_changes_nothing_for_those_who_share_the_node(self):
+        a, b, c = self.db("same"), self.db("other"), self.db()
+        refused = {"default_ttl_ms": 5000, "busy_timeout_ms": 7}  # fixed while the node is open
+        for db in (a, b, c):
+            self.assertFails("busy_timeout_ms", db.open, "same", refused)
+        a.send("news", 1, node="same")
+        self.assertEqual(a.one("SELECT msg_config('default_ttl_ms')"), 30000)
+        b.send("news", 2)
+        self.assertEqual(b.column("SELECT sender FROM msg_messages ORDER BY value"), ["same", "other"])
+        b.one("SELECT msg_close()")
+        self.assertEqual(b.open("other"), "other")
+        self.assertFails("node 'same' was closed", b.rows, "SELECT msg_send('news', 3, '{\"node\": \"same\"}')")
+
+    def test_a_shared_node_that_another_connection_closed_can_be_opened_again(self):
+        a, b = self.db("same"), self.db("same")
+        b.one("SELECT msg_close()")
+        self.assertFails("node 'same' is closed: open it again", a.send, "news", 1)
+        a.open("same")
+        a.send("news", 2, node="same")
+        self.assertEqual(a.one("SELECT count(DISTINCT node) FROM msg_stats"), 1)
+        self.assertEqual(a.one("SELECT msg_close('same')"), 1)
+        self.assertEqual(a.one("SELECT msg_close('same')"), 0)
+
     @support.local_only("on MongoDB both may get the same: mongo.seen")
     def test_processes_with_one_sender_id_share_its_messages(self):
         b = self.db("b")
@@ -294,8 +317,8 @@ class Rows(support.Case):
         self.assertEqual(
             a.column("SELECT value FROM msg_await('news', 0, 100) WHERE value % 2 = 1 LIMIT 2"), [1, 3])
 
-    def test_a_cursor_run_again_gives_the_same_rows(self):
-        a, b = self.db("a"), self.db("b")
+    def run_again(self, path):
+        a, b = self.db("a", path=path), self.db("b", path=path)
         a.one("SELECT msg_listen('news')")
         for i in range(3):
             b.send("news", i)
@@ -303,6 +326,17 @@ class Rows(support.Case):
                         CROSS JOIN msg_await('news', 0, 10) AS m""")
         self.assertEqual(got, [(10, 0), (10, 1), (10, 2), (20, 0), (20, 1), (20, 2)])
         self.assertEqual(a.values("news"), [])
+
+    def test_a_cursor_run_again_gives_the_same_rows(self):
+        self.run_again(self.path)
+
+    @support.local_only("on MongoDB the host's file is of no account")
+    def test_a_cursor_run_again_in_a_database_of_utf_16(self):
+        path = self.path + "-16"
+        plain = self.db(path=path, load=False)
+        plain.rows("PRAGMA encoding = 'UTF-16'")
+        plain.rows("CREATE TABLE app(x)")
+        self.run_again(path)
 
 
 class Pausing(support.Case):

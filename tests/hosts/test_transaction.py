@@ -442,13 +442,34 @@ class HostSettings(support.Case):
         fresh.con.set_authorizer(None)
         self.assertEqual(a.dump(), before)
 
-    def test_foreign_keys_recursive_triggers_and_case_sensitive_like_do_not_matter(self):
-        a = self.db()
-        for pragma in ("foreign_keys", "recursive_triggers", "case_sensitive_like", "reverse_unordered_selects"):
-            a.rows("PRAGMA %s = ON" % pragma)
-        for i in range(3):
+    def test_pragmas_that_change_what_a_statement_does_or_gives_do_not_matter(self):
+        """Within BEGIN, where every statement runs on the host's connection."""
+        for n, pragmas in enumerate((
+                ("foreign_keys = ON", "recursive_triggers = ON", "case_sensitive_like = ON"),
+                ("reverse_unordered_selects = ON", "automatic_index = OFF"), ("count_changes = ON",),
+                ("full_column_names = ON", "short_column_names = OFF"), ("ignore_check_constraints = ON",))):
+            a = self.db("a", path="%s-%d" % (self.path, n))
+            for pragma in pragmas:
+                a.rows("PRAGMA " + pragma)
+            with self.subTest(pragmas):
+                self.work_within_begin(a)
+
+    def work_within_begin(self, a):
+        claim = "SELECT value, attempts FROM msg_claim('work', ?)"
+        for i in range(6):
             a.enqueue("work", i)
-        self.assertEqual([m["value"] for m in a.claims("work")], [0, 1, 2])
+        a.rows("BEGIN")
+        self.assertEqual(a.rows(claim, 4), [(i, 1) for i in range(4)])
+        a.rows("ROLLBACK")
+        a.rows("BEGIN")
+        self.assertEqual(a.rows(claim, 4), [(i, 2) for i in range(4)])
+        self.assertEqual(a.one("SELECT msg_release(json_group_array(id)) FROM msg_locks"), 4)
+        self.assertEqual(a.rows(claim, 9), [(i, 3 if i < 4 else 1) for i in range(6)])
+        self.assertEqual(a.one("SELECT msg_ack(json_group_array(id)) FROM msg_locks"), 6)
+        a.send("direct", "to both", recipients=["a", "b"])
+        self.assertEqual(a.values("direct"), ["to both"])
+        self.assertEqual(a.column("SELECT recipients FROM msg_messages"), ['["a","b"]'])
+        a.rows("COMMIT")
 
     def test_options_of_a_message_may_be_a_bound_json_value(self):
         a = self.db()

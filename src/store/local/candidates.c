@@ -190,7 +190,7 @@ int msg_local_candidates_find(msg_local_session *s, const char *node, const msg_
   "SELECT " columns " FROM @.msg_store_message AS m WHERE m.seq = ?1 AND (?2 = 0 OR m.state = ?2)"
 #define RUN(columns)                                                                               \
   "SELECT " columns " FROM @.msg_store_message AS m NOT INDEXED WHERE m.seq BETWEEN ?1 AND ?2"     \
-  " AND (?3 = 0 OR m.state = ?3)"
+  " AND (?3 = 0 OR m.state = ?3) ORDER BY m.seq"
 static const char SQL_ROW[] = ROW(MSG_LOCAL_FREE_COLUMNS);
 static const char SQL_RUN[] = RUN(MSG_LOCAL_FREE_COLUMNS);
 static const char SQL_ROW_BRIEF[] = ROW(MSG_LOCAL_BRIEF_COLUMNS);

@@ -123,8 +123,8 @@ static int drop_orphans(msg_local_session *s, struct claiming *c, msg_err *err) 
   static const char sql[] =
       "DELETE FROM @.msg_store_ready WHERE (queue, topic, priority, deliver_at, seq) IN"
       " (SELECT queue, topic, priority, deliver_at, seq FROM"
-      "  (SELECT * FROM @.msg_store_ready WHERE queue = ?1 AND topic = ?2"
-      "  ORDER BY priority, deliver_at, seq LIMIT ?3) AS o"
+      "  (SELECT queue, topic, priority, deliver_at, seq FROM @.msg_store_ready"
+      "  WHERE queue = ?1 AND topic = ?2 ORDER BY priority, deliver_at, seq LIMIT ?3) AS o"
       "  WHERE " MSG_LOCAL_MESSAGE("state", "o.seq") " IS NOT 1)";
   int64_t dropped = 0;
   int rc = msg_local_exec(s, sql, &dropped, err, "tti", s->queue, exact_topic(c->claim),

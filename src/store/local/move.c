@@ -149,7 +149,9 @@ int msg_local_ready_remove(msg_local_session *s, const msg_local_item *item, msg
 int msg_local_lanes_make(msg_local_session *s, int64_t seq, msg_err *err) {
   static const char sql[] =
       "INSERT OR IGNORE INTO @.msg_store_lane(queue, node, exclusive, priority, deliver_at, seq,"
-      " topic) WITH one AS MATERIALIZED (SELECT * FROM @.msg_store_message WHERE seq = ?1)"
+      " topic) WITH one(queue, exclusive, priority, deliver_at, seq, topic, recipients)"
+      " AS MATERIALIZED (SELECT queue, exclusive, priority, deliver_at, seq, topic, recipients"
+      "  FROM @.msg_store_message WHERE seq = ?1)"
       " SELECT one.queue, r.value, one.exclusive, one.priority, one.deliver_at, one.seq, one.topic"
       " FROM one CROSS JOIN json_each(one.recipients) AS r";
   return msg_local_exec(s, sql, NULL, err, "i", seq);

@@ -36,9 +36,13 @@ static const struct table {
 /* What EXPLAIN of a text shows. */
 struct program {
   bool forbidden;            /* SQLITE_DENY: whoever runs it is told */
-  bool missing;              /* no such table */
+  bool missing;              /* no such table, or more variables than the host allows */
   int reads, binds, inserts; /* opcodes */
 };
+
+static bool is_compiled(const struct program *p) {
+  return !p->forbidden && !p->missing;
+}
 
 static void count(struct program *p, const char *opcode) {
   p->reads += strcmp(opcode, "Column") == 0 || strcmp(opcode, "Rowid") == 0;
@@ -53,7 +57,7 @@ static int prepare(sqlite3 *db, const char *schema, const char *sql, sqlite3_stm
     return MSG_OK;
   p->forbidden = rc == SQLITE_AUTH;
   p->missing = rc == SQLITE_ERROR;
-  if (p->forbidden || p->missing)
+  if (!is_compiled(p))
     return MSG_OK;
   return msg_local_error(db, schema, msg_show(schema).s, rc, "ask for rights", err);
 }
@@ -99,7 +103,7 @@ static int check_reading(sqlite3 *db, const char *schema, msg_rights *out, msg_e
   int rc = explain(db, schema, sqlite3_str_finish(sql), &p, err);
   out->known = !p.missing;
   out->all = out->all && !p.forbidden;
-  if (rc == MSG_OK && !p.forbidden && !p.missing && p.reads < columns)
+  if (rc == MSG_OK && is_compiled(&p) && p.reads < columns)
     return ignored("reading", "the messages' tables", err);
   return rc;
 }
@@ -126,14 +130,14 @@ static int check_writing(sqlite3 *db, const char *schema, const struct table *t,
   struct program p;
   int rc = explain(db, schema, update_all(db, schema, t), &p, err);
   out->all = out->all && !p.forbidden;
-  if (rc == MSG_OK && !p.forbidden && p.binds < t->n)
+  if (rc == MSG_OK && is_compiled(&p) && p.binds < t->n)
     return ignored("updating table", t->name, err);
   if (rc == MSG_OK)
     rc = explain(db, schema,
                  sqlite3_mprintf("EXPLAIN INSERT INTO \"%w\".%s DEFAULT VALUES", schema, t->name),
                  &p, err);
   out->all = out->all && !p.forbidden;
-  if (rc == MSG_OK && !p.forbidden && p.inserts == 0)
+  if (rc == MSG_OK && is_compiled(&p) && p.inserts == 0)
     return ignored("inserting into table", t->name, err);
   return rc;
 }

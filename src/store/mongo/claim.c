@@ -40,6 +40,7 @@ static void claiming_clear(msg_mongo_claiming *c) {
   msg_mongo_ids_clear(&c->dying);
   msg_mongo_ids_clear(&c->ids);
   msg_mongo_ids_clear(&c->locked);
+  msg_mongo_ids_clear(&c->shared);
   msg_list_clear(&c->got);
   msg_free(c->at);
   c->at = NULL;

@@ -38,7 +38,8 @@ typedef struct msg_mongo_claiming {
   msg_mongo_ids dying; /* candidates with too many attempts */
   msg_mongo_ids ids;   /* to be marked, then marked */
   msg_mongo_ids locked;
-  msg_list got; /* read back after the mark */
+  msg_mongo_ids shared; /* another's mark stands beside mine */
+  msg_list got;         /* read back after the mark */
   char token[MSG_OID_HEX + 1];
 } msg_mongo_claiming;
 
