@@ -29,6 +29,7 @@ static const char *const STATEMENTS[] = {
     "SELECT msg_send('news', 'text', '{\"priority\": 3, \"msg\": \"m\", \"map\": {\"a\": null}}')",
     "SELECT msg_send('news', json_object('a', 1), '{\"recipients\": [\"me\", \"you\"]}')",
     "SELECT msg_enqueue('work', x'0102', '{\"group\": \"g\", \"key\": \"k2\"}')",
+    "SELECT msg_enqueue('work', 1, '{}')",
     "INSERT INTO msg_messages(topic, value) VALUES ('news', 1), ('news', 2)",
     "SELECT msg_await('news', 0)",
     "SELECT msg_await(NULL, 0)",
