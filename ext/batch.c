@@ -187,8 +187,7 @@ static int settle(msg_session *base, const msg_actor *actor, const msg_settle *h
   return rc;
 }
 
-static const struct msg_store_ops OPS = {
-    .version = 1, .kind = "batch", .put = put, .settle = settle};
+static const struct msg_store_ops OPS = {.put = put, .settle = settle};
 
 msg_session *msg_batch_session(msg_connection *c, msg_opened *o) {
   if (!o->writes) {

@@ -143,8 +143,6 @@ static int describe(msg_session *s, msg_describe_fn fn, void *arg, msg_err *err)
 
 /* Opened, released and closed as the sessions behind it; what find gives is theirs, too. */
 static const struct msg_store_ops OPS = {
-    .version = 1,
-    .kind = "beside",
     .lock = lock,
     .put = put,
     .find = find,

@@ -4,8 +4,8 @@
 #include "base/str.h"
 #include "ext/errors.h"
 
-/* What SQLite is told (style.md 2.4). A code that SQLite acts on itself, such as SQLITE_SCHEMA, is
- * never passed on. */
+/* What SQLite is told. A code that SQLite acts on itself, such as SQLITE_SCHEMA, is never passed
+ * on. */
 static int code_of(const msg_err *err) {
   bool native = err->domain == MSG_DOMAIN_SQLITE && err->native != 0;
   switch (err->rc) {

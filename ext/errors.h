@@ -5,7 +5,7 @@
 #include "base/err.h"
 #include "ext/sqlite.h"
 
-/** Report err on a function context: "msg: NAME: text", with the SQLite code of style.md 2.4. */
+/** Report err on a function context: "msg: NAME: text", with SQLite's nearest code. */
 void msg_result_error(sqlite3_context *ctx, const msg_err *err);
 /** Same for a virtual table: sets vtab->zErrMsg and returns the code. */
 int msg_vtab_error(sqlite3_vtab *vtab, const msg_err *err);

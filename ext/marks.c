@@ -26,7 +26,7 @@ static int mark(const msg_target *target, const msg_actor *actor, const char *no
   msg_session *session = target->call.session;
   msg_actor as = *actor;
   msg_message m = target->m;
-  msg_list one = {&m, 1, 1};
+  msg_list one = {.at = &m, .n = 1};
   bool won;
   as.node = node;
   return session->ops->seen(session, &as, &one, &won, err);

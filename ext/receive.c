@@ -110,6 +110,7 @@ static bool find_arguments(const sqlite3_index_info *info, int first, int count,
 static bool is_brief(const sqlite3_index_info *info, const msg_receive_form *form) {
   for (int i = 0; i < field_count(form); i++) {
     switch (FIELDS[i]) {
+    case MSG_FIELD_SENDER:
     case MSG_FIELD_SENDER_HOST:
     case MSG_FIELD_IN_ANSWER_TO:
     case MSG_FIELD_MAP:

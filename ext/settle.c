@@ -22,9 +22,25 @@ static void batch_free(struct batch *b) {
   msg_free(b->tokens);
 }
 
+static int append(struct batch *b, const msg_oid *id, const msg_oid *token, msg_err *err) {
+  if (msg_grow(&b->items, &b->item_cap, b->n + 1, sizeof *b->items) != MSG_OK ||
+      msg_grow(&b->tokens, &b->token_cap, b->n + 1, sizeof *b->tokens) != MSG_OK)
+    return msg_err_nomem(err);
+  b->items[b->n] = (msg_settle_item){.id = *id};
+  b->tokens[b->n][0] = '\0';
+  if (token)
+    msg_oid_hex(token, b->tokens[b->n]);
+  b->n++;
+  return MSG_OK;
+}
+
+static bool is_id(const char *text, msg_oid *out) {
+  return msg_oid_parse(text, out) && !msg_oid_is_zero(out);
+}
+
 static int add(struct batch *b, const char *id, const char *token, const char *what, msg_err *err) {
   msg_oid oid, parsed;
-  if (!id || !msg_oid_parse(id, &oid) || msg_oid_is_zero(&oid))
+  if (!is_id(id, &oid))
     return msg_err_set(err, MSG_INVALID, "%s: id %zu is '%s', no message id: give it 24 hex digits",
                        what, b->n + 1, msg_show(id).s);
   if (token && !msg_oid_parse(token, &parsed))
@@ -32,15 +48,7 @@ static int add(struct batch *b, const char *id, const char *token, const char *w
                        "%s: token '%s' is none: give the token that msg_claim returned, or leave "
                        "it out",
                        what, msg_show(token).s);
-  if (msg_grow(&b->items, &b->item_cap, b->n + 1, sizeof *b->items) != MSG_OK ||
-      msg_grow(&b->tokens, &b->token_cap, b->n + 1, sizeof *b->tokens) != MSG_OK)
-    return msg_err_nomem(err);
-  b->items[b->n] = (msg_settle_item){.id = oid};
-  b->tokens[b->n][0] = '\0';
-  if (token)
-    msg_oid_hex(&parsed, b->tokens[b->n]);
-  b->n++;
-  return MSG_OK;
+  return append(b, &oid, token ? &parsed : NULL, err);
 }
 
 /* The storage has stopped moving: point into it. */
@@ -111,31 +119,27 @@ static int read_element(void *arg, const char *key, const msg_value *v, bool is_
 
 enum { STRIDE = 1 + MSG_OID_HEX + 2 }; /* quote, id, quote, comma or the end */
 
-/* Texts of an id's length, without escapes, and nothing else? As SQLite spells it: no spaces. */
-static bool is_plain(const char *json, size_t n) {
-  if (n < 1 + STRIDE || (n - 1) % STRIDE != 0 || json[0] != '[')
-    return false;
-  for (const char *at = json + 1; at < json + n; at += STRIDE)
-    if (at[0] != '"' || at[STRIDE - 2] != '"' || memchr(at, '\\', STRIDE) ||
-        at[STRIDE - 1] != (at + STRIDE == json + n ? ']' : ',') || memchr(at + 1, '"', STRIDE - 3))
-      return false;
-  return true;
-}
-
-static int add_plain(struct batch *b, const char *json, size_t n, const char *what, msg_err *err) {
+/* Reads an array of nothing but ids, as SQLite spells it: without spaces, all elements are of one
+ * length. *plain false: it is something else, or not JSON, and nothing was added. */
+static int read_plain(struct batch *b, const char *json, size_t n, bool *plain, msg_err *err) {
   int rc = MSG_OK;
-  for (const char *at = json + 1; rc == MSG_OK && at < json + n; at += STRIDE) {
-    char id[MSG_OID_HEX + 1];
-    memcpy(id, at + 1, MSG_OID_HEX);
-    id[MSG_OID_HEX] = '\0';
-    rc = add(b, id, NULL, what, err);
+  *plain = n > STRIDE && (n - 1) % STRIDE == 0 && json[0] == '[';
+  for (const char *at = json + 1; rc == MSG_OK && *plain && at < json + n; at += STRIDE) {
+    char text[MSG_OID_HEX + 1];
+    msg_oid id;
+    memcpy(text, at + 1, MSG_OID_HEX);
+    text[MSG_OID_HEX] = '\0';
+    *plain = at[0] == '"' && at[STRIDE - 2] == '"' &&
+             at[STRIDE - 1] == (at + STRIDE == json + n ? ']' : ',') && is_id(text, &id);
+    rc = *plain ? append(b, &id, NULL, err) : MSG_OK;
   }
+  if (!*plain)
+    b->n = 0;
   return rc;
 }
 
-/* An array of ids, which is what is mostly given, is read at once: its elements have one length.
- * *plain false: it is something else, or not JSON. */
-static int read_plain(struct reading *r, const char *text, bool *plain, msg_err *err) {
+/* The same of other spellings. */
+static int read_spelled(struct reading *r, const char *text, bool *plain, msg_err *err) {
   sqlite3_stmt *stmt;
   int rc = msg_nested_take(r->c, MSG_NESTED_JSON, &stmt, err);
   if (rc != MSG_OK)
@@ -144,12 +148,21 @@ static int read_plain(struct reading *r, const char *text, bool *plain, msg_err 
   if (sqlite3_bind_text(stmt, 1, text, -1, SQLITE_STATIC) == SQLITE_OK &&
       sqlite3_step(stmt) == SQLITE_ROW)
     json = (const char *)sqlite3_column_text(stmt, 0);
-  size_t n = json ? (size_t)sqlite3_column_bytes(stmt, 0) : 0;
-  *plain = json && is_plain(json, n);
-  if (*plain)
-    rc = add_plain(r->b, json, n, r->what, err);
+  *plain = false;
+  if (json)
+    rc = read_plain(r->b, json, (size_t)sqlite3_column_bytes(stmt, 0), plain, err);
   msg_nested_give(r->c, stmt);
   return rc;
+}
+
+/* An array of ids, which is what is mostly given, is read at once. */
+static int read_array(struct reading *r, const char *text, msg_err *err) {
+  msg_value json = msg_value_text(text);
+  bool plain;
+  int rc = read_plain(r->b, text, strlen(text), &plain, err);
+  if (rc == MSG_OK && !plain)
+    rc = read_spelled(r, text, &plain, err);
+  return rc == MSG_OK && !plain ? msg_json_array(r->c, &json, r->what, read_element, r, err) : rc;
 }
 
 /* --- the verbs ----------------------------------------------------------------------------- */
@@ -167,12 +180,8 @@ static int read_ids(msg_invocation *in, int token_at, struct batch *b, msg_err *
     return msg_err_set(err, MSG_INVALID,
                        "%s: one token for an array of ids: give [{\"id\":..., \"token\":...}, ...]",
                        in->name);
-  msg_value json = msg_value_text(text);
   struct reading r = {in->c, b, in->name};
-  bool plain;
-  rc = read_plain(&r, text, &plain, err);
-  return rc == MSG_OK && !plain ? msg_json_array(in->c, &json, in->name, read_element, &r, err)
-                                : rc;
+  return read_array(&r, text, err);
 }
 
 static int settle(msg_invocation *in, const msg_settle *how, struct batch *b, msg_err *err) {

@@ -1,5 +1,5 @@
 -- A work queue: each message has exactly one owner, until it is acknowledged.
--- Run: sqlite3 -cmd ".load ./msg" work.db < work_queue.sql
+-- Run: sqlite3 -cmd ".load build/msg" work.db < sql/examples/work_queue.sql
 CREATE TABLE invoice(id INTEGER PRIMARY KEY, customer TEXT, total REAL);
 
 -- The job and the row it is about commit together.

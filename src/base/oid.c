@@ -56,15 +56,17 @@ static const uint8_t HEX[256] = {
 
 bool msg_oid_parse(const char *s, msg_oid *out) {
   msg_oid id;
-  bool ok = s && strnlen(s, MSG_OID_HEX + 1) == MSG_OID_HEX;
-  for (size_t i = 0; ok && i < sizeof id.b; i++) {
+  unsigned ok = 1;
+  if (!s || strnlen(s, MSG_OID_HEX + 1) != MSG_OID_HEX)
+    return false;
+  for (size_t i = 0; i < sizeof id.b; i++) {
     unsigned hi = HEX[(uint8_t)s[2 * i]], lo = HEX[(uint8_t)s[2 * i + 1]];
-    ok = hi > 0 && lo > 0;
+    ok &= (hi != 0) & (lo != 0);
     id.b[i] = (uint8_t)((hi - 1) << 4 | (lo - 1));
   }
   if (ok)
     *out = id;
-  return ok;
+  return ok != 0;
 }
 
 int msg_oid_cmp(const msg_oid *a, const msg_oid *b) {

@@ -71,13 +71,13 @@ static void drop_at(msg_inbox *b, size_t i) {
   memmove(&b->at[i], &b->at[i + 1], (b->n - i) * sizeof *b->at);
 }
 
-void msg_inbox_empty(msg_inbox *b) {
+static void empty(msg_inbox *b) {
   while (b->n > 0)
     drop_at(b, b->n - 1);
 }
 
 void msg_inbox_lose(msg_inbox *b) {
-  msg_inbox_empty(b);
+  empty(b);
   b->epoch++;
   b->rung = true;
 }
@@ -308,7 +308,7 @@ void msg_inbox_keep(msg_inbox *b, msg_list *found, size_t from, size_t max) {
 }
 
 void msg_inbox_clear(msg_inbox *b) {
-  msg_inbox_empty(b);
+  empty(b);
   msg_free(b->at);
   msg_free(b->taking);
   *b = (msg_inbox){0};

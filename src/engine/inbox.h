@@ -56,8 +56,6 @@ bool msg_inbox_push(msg_inbox *b, msg_parcel *parcel, size_t max);
 void msg_inbox_doubt(msg_inbox *b);
 /** Drop all: only the store knows now. */
 void msg_inbox_lose(msg_inbox *b);
-/** Drop all: nobody looks. */
-void msg_inbox_empty(msg_inbox *b);
 
 /** Is this one to be taken? */
 typedef bool (*msg_inbox_fn)(const void *arg, const msg_message *m);

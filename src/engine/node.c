@@ -7,8 +7,6 @@
 #include "engine/node_int.h"
 #include "engine/registry_int.h"
 
-#define DEFAULT_QUEUE "msg"
-
 static msg_node *nodes; /* guarded by the registry's lock */
 
 static const char *const STAT_NAMES[MSG_STAT_COUNT] = {
@@ -72,7 +70,7 @@ static int build(msg_node *node, msg_store *store, const msg_settings *settings,
   node->refs = 1;
   node->automatic = settings->sender_id == NULL;
   node->id = node->automatic ? automatic_id() : msg_strdup(settings->sender_id);
-  node->queue = msg_strdup(settings->queue ? settings->queue : DEFAULT_QUEUE);
+  node->queue = msg_strdup(msg_settings_queue(settings));
   node->mtx = msg_mutex_new();
   node->idle = msg_cond_new();
   node->looked_on = msg_cond_new();
@@ -125,7 +123,7 @@ static msg_node *link_node(msg_node *node) {
 }
 
 int msg_node_open(msg_store *store, const msg_settings *settings, msg_node **out, msg_err *err) {
-  const char *queue = settings->queue ? settings->queue : DEFAULT_QUEUE;
+  const char *queue = msg_settings_queue(settings);
   int rc = msg_queue_check(queue, err);
   if (rc == MSG_OK && settings->sender_id)
     rc = msg_node_name_check(settings->sender_id, err);

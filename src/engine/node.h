@@ -32,7 +32,7 @@ typedef struct msg_call {
   bool goes_on;
   /* A claim for which msg_claim.brief is enough. */
   bool brief;
-  /* Probed every 85 ms or sooner while a verb waits; NULL: never. */
+  /* Probed every 90 ms or sooner while a verb waits; NULL: never. */
   bool (*interrupted)(void *arg);
   void *arg;
   /* Told what users should read; NULL: nobody is. */
@@ -97,9 +97,8 @@ void msg_node_put_beside(msg_node *node, const msg_put *puts, size_t n);
 void msg_node_doubt(msg_node *node);
 /** Send a request (filled) and wait for up to `answers` answers. Appends what came. None:
  *  MSG_TIMEOUT, or MSG_MISUSE (text says why none can come). The request's id in *id (NULL
- *  allowed) even then. A request inside a host
- *  transaction leaves at once through `aside`. Errors: MSG_MISUSE when the message schema is in a
- *  transaction (cure). */
+ *  allowed) even then. Inside a transaction of the host it leaves at once, through `aside`.
+ *  Errors: MSG_MISUSE the host's transaction is on the messages already (text says the cure). */
 int msg_node_request(msg_node *node, msg_call *call, msg_message *request, int64_t timeout_ms,
                      size_t answers, msg_oid *id, msg_list *out, msg_err *err);
 /** Answer message `id` (handed to this node among the last 1024, or still in the store): topic,
@@ -128,7 +127,7 @@ int msg_node_settle(msg_node *node, msg_call *call, const msg_settle *how, msg_s
 /** These claims were rolled back by the host. No I/O, never fails. */
 void msg_node_undone(msg_node *node, const msg_oid *ids, size_t n);
 
-/* ---- pausing: this node, in memory (Morphium 4.12) ---- */
+/* ---- pausing: this node alone, in memory ---- */
 
 int msg_node_pause(msg_node *node, const char *pattern, bool *changed, msg_err *err);
 int msg_node_resume(msg_node *node, const char *pattern, bool *changed, msg_err *err);

@@ -62,11 +62,6 @@ void msg_node_forget(msg_node *node) {
   msg_mutex_unlock(node->mtx);
 }
 
-static bool catches_up(const msg_use *u) {
-  const msg_settings *s = &u->policy->settings;
-  return s->catch_up_set ? s->catch_up : !u->node->automatic;
-}
-
 static int listen(msg_use *u, msg_call *call, const char *pattern, bool catch_up, msg_err *err) {
   int rc = MSG_STORE(u, msg_call_looks(call), listen, &u->actor, pattern, catch_up, err);
   if (rc == MSG_OK || rc == MSG_EXISTS)
@@ -91,7 +86,8 @@ int msg_node_listen(msg_node *node, msg_call *call, const char *pattern, const b
     rc = msg_use_begin(&u, node, err);
   if (rc != MSG_OK)
     return rc;
-  rc = listen(&u, call, pattern, catch_up ? *catch_up : catches_up(&u), err);
+  rc = listen(&u, call, pattern, catch_up ? *catch_up : msg_settings_catch_up(&u.policy->settings),
+              err);
   msg_use_end(&u);
   if (rc == MSG_OK || rc == MSG_EXISTS)
     msg_gate_move(node->changes); /* for those that await everything listened to */
@@ -136,7 +132,8 @@ static int await(msg_look *l, msg_wait *w, const msg_pattern *pattern, size_t ma
   msg_use *u = l->use;
   int rc = MSG_OK;
   if (pattern && !knows_listen(u->node, msg_pattern_text(pattern)))
-    rc = listen(u, l->call, msg_pattern_text(pattern), catches_up(u), err);
+    rc = listen(u, l->call, msg_pattern_text(pattern), msg_settings_catch_up(&u->policy->settings),
+                err);
   if (rc == MSG_EXISTS)
     rc = MSG_OK;
   l->goes_on = w->waits || l->call->goes_on;

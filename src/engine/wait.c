@@ -5,8 +5,8 @@
 
 /* Longest sleep between two probes for interruption, which shall end a wait within 100 ms. Each
  * wake costs some 0.05 ms of CPU, most of it the system's: 20 a second are 1 ms and more, which is
- * all that an idle waiter may take; 12 leave room for the probes. */
-#define SLICE_MS 85
+ * all that an idle waiter may take; 11 leave room for the probes. */
+#define SLICE_MS 90
 
 static int probe(const msg_wait *w, msg_err *err) {
   if (atomic_load(&w->use->node->shut))

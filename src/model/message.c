@@ -113,18 +113,30 @@ bool msg_state_parse(const char *s, enum msg_state *out) {
 
 /* --- lists --------------------------------------------------------------------------------- */
 
+int msg_list_reserve(msg_list *l, size_t n) {
+  return msg_grow(&l->at, &l->cap, l->n + n, sizeof *l->at);
+}
+
 msg_message *msg_list_add(msg_list *l) {
-  if (msg_grow(&l->at, &l->cap, l->n + 1, sizeof *l->at) != MSG_OK)
+  if (msg_list_reserve(l, 1) != MSG_OK)
     return NULL;
   msg_message *m = &l->at[l->n++];
   msg_message_init(m);
   return m;
 }
 
+char *msg_list_lend(msg_list *l, const char *text) {
+  for (size_t i = 0; i < l->lends.n; i++)
+    if (strcmp(l->lends.at[i], text) == 0)
+      return l->lends.at[i];
+  return msg_texts_add(&l->lends, text) == MSG_OK ? l->lends.at[l->lends.n - 1] : NULL;
+}
+
 void msg_list_clear(msg_list *l) {
   for (size_t i = 0; i < l->n; i++)
     msg_message_clear(&l->at[i]);
   msg_free(l->at);
+  msg_texts_clear(&l->lends);
   *l = (msg_list)MSG_LIST_INIT;
 }
 
@@ -137,7 +149,7 @@ msg_rank msg_message_rank(const msg_message *m) {
   return (msg_rank){m->priority, m->deliver_at_ms, m->seq, m->id};
 }
 
-static int rank_cmp(const msg_rank *a, const msg_rank *b) {
+int msg_rank_cmp(const msg_rank *a, const msg_rank *b) {
   int c = cmp_i64(a->priority, b->priority);
   if (c == 0)
     c = cmp_i64(a->deliver_at_ms, b->deliver_at_ms);
@@ -148,20 +160,24 @@ static int rank_cmp(const msg_rank *a, const msg_rank *b) {
 
 int msg_message_cmp(const msg_message *a, const msg_message *b) {
   msg_rank x = msg_message_rank(a), y = msg_message_rank(b);
-  return rank_cmp(&x, &y);
+  return msg_rank_cmp(&x, &y);
 }
 
 bool msg_message_is_behind(const msg_message *m, const msg_rank *rank) {
   msg_rank own = msg_message_rank(m);
-  return rank_cmp(&own, rank) > 0;
+  return msg_rank_cmp(&own, rank) > 0;
 }
 
 static int cmp_delivery(const void *a, const void *b) {
   return msg_message_cmp(a, b);
 }
 
+/* Mostly they come in order. */
 void msg_list_sort(msg_list *l) {
-  if (l->n > 1)
+  size_t i = 1;
+  while (i < l->n && msg_message_cmp(&l->at[i - 1], &l->at[i]) <= 0)
+    i++;
+  if (i < l->n)
     qsort(l->at, l->n, sizeof *l->at, cmp_delivery);
 }
 

@@ -1,4 +1,4 @@
-/* message.h - a message: Morphium's fields (morphium-format.md 2.2) plus ours. A pure value. */
+/* message.h - a message: the fields of Morphium's documents plus ours. A pure value. */
 #ifndef MSG_MODEL_MESSAGE_H
 #define MSG_MODEL_MESSAGE_H
 
@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/oid.h"
+#include "base/texts.h"
 #include "model/value.h"
 
 /* What msg_messages.state shows. */
@@ -84,11 +85,16 @@ bool msg_state_parse(const char *s, enum msg_state *out);
 typedef struct msg_list {
   msg_message *at;
   size_t n, cap;
+  msg_texts lends; /* texts that its messages have from it (msg_message.lent) */
 } msg_list;
 #define MSG_LIST_INIT                                                                              \
   { 0 }
 /** Append an initialised message and return it, NULL when memory is out. */
 msg_message *msg_list_add(msg_list *l);
+/** Make room for n more: MSG_OK or MSG_NOMEM. */
+int msg_list_reserve(msg_list *l, size_t n);
+/** The list's copy of a text, which lives until clear; NULL when memory is out. For a few texts. */
+char *msg_list_lend(msg_list *l, const char *text);
 /** Free the messages and the list; it can be used again. */
 void msg_list_clear(msg_list *l);
 /** Sort by msg_message_cmp. */
@@ -104,6 +110,7 @@ typedef struct msg_rank {
 } msg_rank;
 msg_rank msg_message_rank(const msg_message *m);
 /** Which is delivered first: by priority, deliver_at, seq, id. */
+int msg_rank_cmp(const msg_rank *a, const msg_rank *b);
 int msg_message_cmp(const msg_message *a, const msg_message *b);
 /** Is it delivered behind that place? */
 bool msg_message_is_behind(const msg_message *m, const msg_rank *rank);

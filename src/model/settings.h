@@ -9,8 +9,6 @@
 #include "base/err.h"
 #include "model/value.h"
 
-enum msg_catch_up { MSG_CATCH_UP_AUTO, MSG_CATCH_UP_NO, MSG_CATCH_UP_YES };
-
 /* Values in force. Text fields are owned. */
 typedef struct msg_settings {
   char *queue;                     /* NULL: "msg"; see msg_settings_queue */

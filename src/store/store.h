@@ -47,9 +47,6 @@ typedef int (*msg_listener_fn)(void *arg, const msg_listener *row);
 typedef int (*msg_describe_fn)(void *arg, const char *item, const char *value, const char *advice);
 
 struct msg_store_ops {
-  unsigned version; /* 1 */
-  const char *kind; /* "local", "mongo" */
-
   /* ---- store: any thread ---- */
   void (*store_close)(msg_store *); /* after every session and watch of it was closed */
   unsigned (*caps)(const msg_store *);
@@ -79,8 +76,8 @@ struct msg_store_ops {
   int (*put)(msg_session *, const msg_actor *, msg_put *items, size_t n, msg_err *);
 
   /** Open a browse; rows come by find_next (*out initialised by it, the caller's) until
-   *  MSG_NOTFOUND. Closed before any other call on the session that writes is fine and so is after:
-   *  rows may then show either state. */
+   *  MSG_NOTFOUND. It may be open while other calls on the session write: rows then show either
+   *  state. */
   int (*find)(msg_session *, const msg_filter *, msg_find **out, msg_err *);
   int (*find_next)(msg_find *, msg_message *out, msg_err *);
   void (*find_close)(msg_find *);

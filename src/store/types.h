@@ -47,8 +47,9 @@ typedef struct msg_claim {
   size_t count;     /* > 0 */
   int64_t lease_ms; /* > 0 */
   bool waits;       /* for what comes: the watch shall tell it */
-  bool brief; /* of the messages sender_host, in_answer_to, map, additional, key, group and owner
-                 are not asked for, and may be left out */
+  bool brief; /* of the messages sender, sender_host, in_answer_to, map, additional, key, group,
+                 owner, ttl, timing_out and delete_after_processing are not asked for, and may be
+                 left out */
   /* Not 0: only these, which were pushed and match; the store need not look for others. */
   const msg_oid *offered;
   size_t offered_count;

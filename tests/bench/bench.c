@@ -282,6 +282,27 @@ static bool is_wanted(size_t bench, int argc, char **argv) {
   return argc < 2;
 }
 
+/* The first argument that names none. */
+static const char *unknown(int argc, char **argv) {
+  for (int i = 1; i < argc; i++) {
+    char *alone[] = {argv[0], argv[i]};
+    size_t n = sizeof benches / sizeof *benches, bench = 0;
+    while (bench < n && !is_wanted(bench, 2, alone))
+      bench++;
+    if (bench == n)
+      return argv[i];
+  }
+  return NULL;
+}
+
+static int refuse(const char *name) {
+  fprintf(stderr, "no bench '%s': there are local, mongo", name);
+  for (size_t i = 0; i < sizeof benches / sizeof *benches; i++)
+    fprintf(stderr, ", %s", benches[i].name);
+  fputs("\n", stderr);
+  return 2;
+}
+
 static bool any_wanted(const char *store, int argc, char **argv) {
   for (size_t i = 0; i < sizeof benches / sizeof *benches; i++)
     if (!strcmp(benches[i].store, store) && is_wanted(i, argc, argv))
@@ -363,6 +384,8 @@ int main(int argc, char **argv) {
   self = "/proc/self/exe";
   if (argc >= 3 && !strcmp(argv[1], "--role"))
     return play(argc, argv);
+  if (unknown(argc, argv))
+    return refuse(unknown(argc, argv));
   /* Where malloc gives its top back to the system and takes it again with every statement that has
    * a temporary table, which is luck of the layout, the bare claim takes twice as long. */
   mallopt(M_TRIM_THRESHOLD, 64 << 20);

@@ -82,12 +82,14 @@ done
 others=$(grep '^wall ' <<<"$report" | grep -vF "$(printf '%s\n' "${expected[@]}")" | grep planted) || true
 [[ -z $others ]] || { echo "caught, but sound: $others" && rc=1; }
 
-# A test that ctest does not know.
-rm -rf tests src/stray && mkdir -p tests/unit build && find . -name '*planted*' -delete
+# A test that ctest does not know. The log of a run in the build, which `make test` reads, stays.
+rm -rf tests src/stray && mkdir -p tests/unit build/Testing/Temporary && find . -name '*planted*' -delete
+echo run >build/Testing/Temporary/LastTest.log
 : >tests/unit/test_forgotten.c
 printf 'add_test(unit.remembered true)\n' >build/CTestTestfile.cmake
 report=$(MSG_BUILD=$copy/build "$source"/tests/ci/walls.sh "$copy") || true
 [[ $report == *"wall test: tests/unit/test_forgotten.c: ctest does not know unit.forgotten"* ]] ||
   { echo "not caught: an unregistered test" && rc=1; }
+[[ $(cat build/Testing/Temporary/LastTest.log) == run ]] || { echo "the log of the run is gone" && rc=1; }
 ((rc == 0)) && echo "${#expected[@]} kinds of violation caught"
 exit $rc

@@ -10,7 +10,7 @@ static void hand_out(msg_recent *r, const msg_oid *id) {
   m.id = *id;
   m.topic = msg_strdup("t");
   m.sender = msg_strdup("a");
-  msg_recent_add(r, &(msg_list){&m, 1, 1}, 0);
+  msg_recent_add(r, &(msg_list){.at = &m, .n = 1}, 0);
   msg_message_clear(&m);
 }
 

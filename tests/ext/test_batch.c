@@ -210,8 +210,6 @@ static int withdraw(msg_session *s, const char *node, bool only_dead, msg_err *e
 }
 
 static const struct msg_store_ops OPS = {
-    .version = 1,
-    .kind = "ledger",
     .store_close = close_store,
     .caps = caps,
     .place = place,

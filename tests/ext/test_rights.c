@@ -310,7 +310,8 @@ static void a_host_of_few_variables(void **state) {
   (void)state;
   sqlite3 *db = host_open(host_path());
   int was = sqlite3_limit(db, SQLITE_LIMIT_VARIABLE_NUMBER, 10);
-  host_fails(db, SQLITE_ERROR, "variable number must be between ?1 and ?10", "SELECT msg_enqueue('work', 1)");
+  host_fails(db, SQLITE_ERROR, "variable number must be between ?1 and ?10",
+             "SELECT msg_enqueue('work', 1)");
   sqlite3_limit(db, SQLITE_LIMIT_VARIABLE_NUMBER, was);
   host_run(db, "SELECT msg_enqueue('work', 1)");
   assert_string_equal(host_text(db, "SELECT value FROM msg_claim('work')"), "1");

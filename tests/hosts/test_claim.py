@@ -248,6 +248,28 @@ class Settling(support.Case):
                                   json_object('id', id, 'token', token)) FROM batch))"""), 5)
         self.assertEqual(a.one("SELECT count(*) FROM msg_messages"), 0)
 
+    def test_a_batch_leaves_what_another_has_in_between(self):
+        a, b = self.db("a"), self.db("b")
+        ids = [a.enqueue("work", i, priority=p) for i, p in enumerate([1, 2, 1, 1])]
+        self.assertEqual([m["id"] for m in a.claims("work", 3)], [ids[0], ids[2], ids[3]])
+        self.assertEqual(b.claim("work")["id"], ids[1])
+        self.assertEqual(a.one("SELECT msg_ack(?)", json.dumps(ids)), 3)
+        self.assertEqual([a.state(id) for id in ids], [None, "claimed", None, None])
+        self.assertEqual(a.one("SELECT msg_ack(?)", json.dumps(ids)), 0)
+        self.assertEqual(b.one("SELECT msg_ack(?)", json.dumps(ids)), 1)
+
+    def test_the_columns_of_a_claim_are_those_of_the_message(self):
+        a = self.db("a")
+        columns = ("id, topic, value, msg, map, additional, sender, sender_host, in_answer_to, priority,"
+                   " timestamp, deliver_at, delete_at, key, \"group\"").split(", ")
+        for i in range(len(columns)):
+            a.rows("SELECT msg_enqueue('work', ?, ?)", i,
+                   json.dumps({"priority": 7, "msg": "m", "map": {"a": i}, "additional": ["b"], "key": str(i)}))
+        rows = a.rows("SELECT %s FROM msg_messages" % ", ".join(columns))
+        for i, column in enumerate(columns):
+            with self.subTest(column):  # what is not asked for may not be read
+                self.assertEqual(a.rows("SELECT value, %s FROM msg_claim('work')" % column), [(i, rows[i][i])])
+
 
 class DeadLetters(support.Case):
     def test_reject_keeps_it_with_a_reason_and_redrive_brings_it_back(self):

@@ -39,7 +39,7 @@ def oid(text=None):
     return {"$oid": text or "%08x" % int(time.time()) + secrets.token_hex(8)}
 
 
-# Where Morphium has things: section 1 of its format, queue msg.
+# Where Morphium has things, queue msg.
 
 def home(topic, layout=LAYOUT):
     """The collection of a topic's messages that have no recipient."""
@@ -260,7 +260,7 @@ class JavaNode:
             self.listener(m, self.owned if m.get("exclusive") else self.got)
             self.mark(collection, m["_id"])
 
-    # -- exclusive: section 4.7
+    # -- exclusive
 
     def lock(self, m):
         until_ms = m["delete_at"]["$date"] if m.get("delete_at") else now_ms() + 7 * 86400000
@@ -325,7 +325,7 @@ class JavaNode:
             self.admin.insert(self.database, place, message)
         return message["_id"]["$oid"]
 
-    # -- participants: section 4.14
+    # -- participants
 
     def announce(self, implementation=None):
         implementation = implementation or IMPLEMENTATIONS[LAYOUT]

@@ -24,6 +24,27 @@ class Claims(OwnServer):
         self.assertEqual(b.claim("work")["value"], 1)
 
 
+class BesideJava(OwnServer):
+    def test_a_java_node_is_done_between_our_mark_and_our_look_at_its_lock(self):
+        """Its mark beside ours tells: ours goes at once, not when the lease ends."""
+        n, java = self.db("n"), self.java("Java_1")
+        n.enqueue("work", 1)
+        message = self.find()[0]
+        self.assertTrue(java.lock(message))
+        self.fail_point("alwaysOn", failCommands=["aggregate"], blockConnection=True,
+                        blockTimeMS=2000)
+        claim = Background(n.claim, "work")
+        until(lambda: self.find()[0]["processed_by"] == ["n"])
+        self.assertTrue(java.mark("msg", message["_id"]))
+        java.unlock(message)
+        self.fail_point("off")
+        self.assertIsNone(claim.result())
+        after = self.find()[0]
+        self.assertEqual(after["processed_by"], ["Java_1"])
+        self.assertNotIn("state", after["sq"])
+        self.assertEqual(n.rows("SELECT state FROM msg_messages"), [("processed",)])
+
+
 class Many(OwnServer):
     """With lean indexes they are marked by a transaction."""
 

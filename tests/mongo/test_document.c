@@ -69,7 +69,7 @@ static void has_names(const bson_t *doc, const char *key, const char *want) {
 
 /* ---- writing ---- */
 
-/* Java nodes break without them: morphium-format.md 2.3 and 6. */
+/* Java nodes break without them. */
 static void every_field_with_its_type(void **state) {
   static const struct {
     const char *name;

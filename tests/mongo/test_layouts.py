@@ -27,7 +27,7 @@ class Layout(Case):
 
 
 class Places(Layout):
-    """Collections as in morphium-format.md 1."""
+    """Collections as Morphium names them."""
 
     def test_dual(self):
         a, b = self.node("dual", "Node_A1"), self.node("dual", "FooBar")

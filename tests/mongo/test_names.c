@@ -7,13 +7,11 @@
 static void of_the_default_queue(void **state) {
   msg_mongo_names n;
   (void)state;
-  for (int i = 0; i < 2; i++) {
-    assert_int_equal(msg_mongo_names_of(i ? "msg" : NULL, &n, NULL), MSG_OK);
-    assert_string_equal(n.messages, "msg");
-    assert_string_equal(n.locks, "msg_lck");
-    assert_string_equal(n.participants, "msg_participants");
-    assert_string_equal(n.keys, "msg_keys");
-  }
+  assert_int_equal(msg_mongo_names_of("msg", &n, NULL), MSG_OK);
+  assert_string_equal(n.messages, "msg");
+  assert_string_equal(n.locks, "msg_lck");
+  assert_string_equal(n.participants, "msg_participants");
+  assert_string_equal(n.keys, "msg_keys");
 }
 
 /* Morphium takes the name as it is. */
@@ -78,7 +76,6 @@ static void queues_of_collections(void **state) {
   }
 }
 
-/* morphium-format.md 1.3. */
 static void folds_like_morphium(void **state) {
   static const char *const cases[][2] = {{"Node_A1", "nodeA1"},
                                          {"FooBar", "foobar"},

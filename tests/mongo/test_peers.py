@@ -102,6 +102,23 @@ class Messages(Case):
             self.update(id, {"$set": {"processed_by": []}})
             self.assertEqual(n.claim("t", wait_ms=10000)["id"], id)
 
+    def test_what_java_marked_beside_us_stays_done(self):
+        """However our claim ends: it had the lock before us."""
+        java, n = self.java("Java_1"), self.db("c-node", {"max_attempts": 1})
+        ends = [lambda m: None,  # the lease's end
+                lambda m: n.one("SELECT msg_release(?, ?)", m["id"], m["token"]),
+                lambda m: n.one("SELECT msg_release(?, ?, 1)", m["id"], m["token"]),
+                lambda m: n.rows("DELETE FROM msg_locks WHERE id = ?", m["id"])]
+        for i, end in enumerate(ends):
+            id = n.enqueue("t", i)
+            m = n.claim("t", 300 if i == 0 else 60000)
+            self.assertTrue(java.mark("msg", {"$oid": id}))
+            end(m)
+            until(lambda: "state" not in self.document(id)["sq"])
+            self.assertEqual(self.document(id)["processed_by"], ["Java_1"])
+        self.assertEqual(n.rows("SELECT DISTINCT state FROM msg_messages"), [("processed",)])
+        self.assertIsNone(n.claim("t"))
+
     def test_a_paused_topic_stays_unmarked(self):
         n = self.db("c-node")
         n.one("SELECT msg_listen('t')")

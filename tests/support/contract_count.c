@@ -71,6 +71,20 @@ static void topics_count(void **state) {
              "u: depth 0 ready 0 delayed 0 claimed 0 blocked 0 dead 1 broadcasts 0 listeners 0\n");
 }
 
+/* Nobody has swept since their time came. */
+static void topics_count_what_is_due_as_ready(void **state) {
+  contract *k = *state;
+  msg_oid ids[] = {PUT(.topic = "t", .delay_ms = 20000),
+                   PUT(.topic = "t", .delay_ms = 20000, .to = "n"),
+                   PUT(.topic = "t", .delay_ms = 20000, .to = "n", .to_also = "m"),
+                   PUT(.topic = "t", .delay_ms = 20000, .exclusive = true)};
+  contract_pass(k, 20001);
+  topics_are(k,
+             "t: depth 4 ready 4 delayed 0 claimed 0 blocked 0 dead 0 broadcasts 3 listeners 0\n");
+  for (size_t i = 0; i < sizeof ids / sizeof *ids; i++)
+    assert_int_equal(contract_state(k, &ids[i]), MSG_STATE_READY);
+}
+
 static void topics_know_the_oldest(void **state) {
   contract *k = *state;
   struct table t = {.text = ""};
@@ -167,12 +181,9 @@ static void describe_gives_facts(void **state) {
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(topics_of_an_empty_place),
-    cmocka_unit_test(topics_count),
-    cmocka_unit_test(topics_know_the_oldest),
-    cmocka_unit_test(topics_know_who_listens),
-    cmocka_unit_test(queues_count),
-    cmocka_unit_test(deadline_is_the_next_of_all),
-    cmocka_unit_test(describe_gives_facts),
+    cmocka_unit_test(topics_of_an_empty_place),          cmocka_unit_test(topics_count),
+    cmocka_unit_test(topics_count_what_is_due_as_ready), cmocka_unit_test(topics_know_the_oldest),
+    cmocka_unit_test(topics_know_who_listens),           cmocka_unit_test(queues_count),
+    cmocka_unit_test(deadline_is_the_next_of_all),       cmocka_unit_test(describe_gives_facts),
 };
 const contract_group contract_counts = {"count", tests, sizeof tests / sizeof *tests};

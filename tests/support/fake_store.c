@@ -535,8 +535,6 @@ static void fake_undone(msg_store *store, const msg_oid *ids, size_t n) {
 }
 
 static const struct msg_store_ops OPS = {
-    .version = 1,
-    .kind = "fake",
     .store_close = fake_close,
     .caps = fake_caps,
     .place = fake_place,

@@ -378,7 +378,6 @@ msg_store *fault_store_new(msg_store *inner) {
   }
   atomic_fetch_add(&alive, 1);
   f->inner = inner;
-  f->ops = (struct msg_store_ops){.version = inner->ops->version, .kind = inner->ops->kind};
   fill_ops(&f->ops);
   f->base.ops = &f->ops;
   f->mtx = msg_mutex_new();

@@ -131,7 +131,7 @@ def available(path, tests):
             state = json.load(f)
     if "uri" in state:
         return 0
-    print("NO MONGODB: %s\nDid not run (%d tests):" % (state["why"], len(tests)))
+    print("NO MONGODB: %s\nLeft out, but for what needs no server (%d tests):" % (state["why"], len(tests)))
     print("\n".join("  " + t for t in tests))
     required = os.environ.get("CI") == "true" or os.environ.get("MSG_REQUIRE_MONGODB") == "1"
     return 1 if required else SKIPPED

@@ -7,12 +7,12 @@
 
 enum { MANY = 1000 };
 
-static msg_local_first of(int i) {
-  return (msg_local_first){.priority = i / 100, .deliver_at = i / 10 % 10, .seq = i};
+static msg_rank of(int i) {
+  return (msg_rank){.priority = i / 100, .deliver_at_ms = i / 10 % 10, .seq = i};
 }
 
 static bool add(msg_local_firsts *f, int i) {
-  const msg_local_first one = of(i);
+  const msg_rank one = of(i);
   bool wanted = false;
   assert_int_equal(msg_local_firsts_add(f, &one, &wanted, NULL), MSG_OK);
   return wanted;

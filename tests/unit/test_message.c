@@ -138,6 +138,24 @@ static int add_to_list(void *arg) {
   return whole ? MSG_OK : MSG_NOMEM;
 }
 
+static int lend_texts(void *arg) {
+  (void)arg;
+  msg_list l = MSG_LIST_INIT;
+  char *first = msg_list_lend(&l, "orders"), *other = msg_list_lend(&l, "news");
+  int rc = first && other ? MSG_OK : MSG_NOMEM;
+  for (size_t i = 0; rc == MSG_OK && i < 3; i++) {
+    msg_message *m = msg_list_add(&l);
+    if (!m)
+      rc = MSG_NOMEM;
+    else
+      *m = (msg_message){.topic = msg_list_lend(&l, "orders"), .lent = true};
+    if (rc == MSG_OK && m->topic != first)
+      rc = MSG_CORRUPT;
+  }
+  msg_list_clear(&l);
+  return rc;
+}
+
 static void allocation_failures(void **state) {
   (void)state;
   msg_message m;
@@ -146,6 +164,7 @@ static void allocation_failures(void **state) {
   assert_int_equal(fail_alloc_each(copy_once, &m), 11 + 1 + 4);
   assert_int_equal(fail_alloc_each(add_two_recipients, NULL), 4);
   assert_int_equal(fail_alloc_each(add_to_list, NULL), 23);
+  assert_int_equal(fail_alloc_each(lend_texts, NULL), 4); /* two texts, both lists */
   msg_message_clear(&m);
   assert_int_equal(fail_alloc_live(), 0);
   fail_alloc_remove();

@@ -1,4 +1,4 @@
-/* Collections by layout: morphium-format.md 1. No server. */
+/* Collections by layout, as Morphium names them. No server. */
 #include "store/mongo/layout.h"
 
 #include <stdio.h>
@@ -60,7 +60,7 @@ static void topics_of_multi(void **state) {
     const char *queue, *topic, *messages, *locks;
   } cases[] = {
       {"msg", "order.created/x y-z", "msg_order_createdxyz", "msg_lck_order_createdxyz"},
-      {NULL, "a.b", "msg_a_b", "msg_lck_a_b"},
+      {"msg", "a.b", "msg_a_b", "msg_lck_a_b"},
       {"msg", "x/y-z", "msg_xyz", "msg_lck_xyz"},
       {"msg", "order_created", "msg_order_created", "msg_lck_order_created"},
       {"msg", "\xC3\x9Cml\xC3\xA4ut", "msg_\xC3\x9Cml\xC3\xA4ut", "msg_lck_\xC3\x9Cml\xC3\xA4ut"},
@@ -157,7 +157,7 @@ static void collections_that_may_be_a_topics(void **state) {
   msg_mongo_names n = names_of("msg");
   (void)state;
   assert_true(msg_mongo_may_be_topic("msg", &n, "msg_t"));
-  assert_true(msg_mongo_may_be_topic(NULL, &n, "msg_a_b"));
+  assert_true(msg_mongo_may_be_topic("msg", &n, "msg_a_b"));
   for (size_t i = 0; i < sizeof no / sizeof *no; i++)
     assert_false(msg_mongo_may_be_topic("msg", &n, no[i]));
   n = names_of("my.Queue");

@@ -47,7 +47,7 @@ static const char *take(struct rig *r, const char *node, const char *digits, boo
   static char got[MANY + 1];
   msg_message rows[MANY];
   bool mine[MANY] = {0}, wins[MANY];
-  msg_list list = {rows, 0, MANY};
+  msg_list list = {.at = rows, .cap = MANY};
   size_t n = 0;
   for (const char *d = digits; *d; d++)
     rows[list.n++] = r->rows[*d - '1'];

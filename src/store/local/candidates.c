@@ -51,7 +51,7 @@ bool msg_local_claim_wants(const msg_claim *claim, const char *topic) {
 
 static int add(msg_local_candidates *out, sqlite3_stmt *stmt, msg_err *err) {
   bool wanted;
-  msg_local_first one = msg_local_first_read(stmt);
+  msg_rank one = msg_local_first_read(stmt);
   out->met++;
   return msg_local_firsts_add(&out->first, &one, &wanted, err);
 }
@@ -198,8 +198,8 @@ static const char SQL_RUN_BRIEF[] = RUN(MSG_LOCAL_BRIEF_COLUMNS);
 
 /* Reading them. */
 struct messages {
-  const char *topic; /* not NULL: brief rows of it */
-  int64_t state;     /* 0 any */
+  char *topic;   /* not NULL: brief rows of it, lent */
+  int64_t state; /* 0 any */
   int64_t now_ms;
   msg_list *out;
 };
@@ -242,9 +242,13 @@ static int read_runs(msg_local_session *s, const struct messages *r, const int64
 
 int msg_local_candidates_messages(msg_local_session *s, const msg_local_candidates *c,
                                   const char *topic, int64_t now_ms, msg_list *out, msg_err *err) {
-  struct messages r = {
-      .topic = topic, .state = c->unchecked ? MSG_LOCAL_READY : 0, .now_ms = now_ms, .out = out};
+  struct messages r = {.topic = topic ? msg_list_lend(out, topic) : NULL,
+                       .state = c->unchecked ? MSG_LOCAL_READY : 0,
+                       .now_ms = now_ms,
+                       .out = out};
   size_t before = out->n;
+  if ((topic && !r.topic) || msg_list_reserve(out, c->first.n) != MSG_OK)
+    return msg_err_nomem(err);
   if (c->first.n == 0) /* an authorizer that forbids to read them is met even so */
     return msg_local_ready(s, SQL_ROW, err);
   msg_local_seqs seqs = {.at = msg_alloc(c->first.n * sizeof *seqs.at), .n = c->first.n};

@@ -4,19 +4,14 @@
 
 #include "base/mem.h"
 
-msg_local_first msg_local_first_read(sqlite3_stmt *stmt) {
-  return (msg_local_first){.priority = sqlite3_column_int(stmt, 0),
-                           .deliver_at = sqlite3_column_int64(stmt, 1),
-                           .seq = sqlite3_column_int64(stmt, 2)};
+msg_rank msg_local_first_read(sqlite3_stmt *stmt) {
+  return (msg_rank){.priority = sqlite3_column_int(stmt, 0),
+                    .deliver_at_ms = sqlite3_column_int64(stmt, 1),
+                    .seq = sqlite3_column_int64(stmt, 2)};
 }
 
 static int by_delivery(const void *a, const void *b) {
-  const msg_local_first *x = a, *y = b;
-  if (x->priority != y->priority)
-    return x->priority < y->priority ? -1 : 1;
-  if (x->deliver_at != y->deliver_at)
-    return x->deliver_at < y->deliver_at ? -1 : 1;
-  return (x->seq > y->seq) - (x->seq < y->seq);
+  return msg_rank_cmp(a, b);
 }
 
 void msg_local_firsts_trim(msg_local_firsts *f) {
@@ -30,8 +25,7 @@ void msg_local_firsts_trim(msg_local_firsts *f) {
   f->full = n == f->max;
 }
 
-int msg_local_firsts_add(msg_local_firsts *f, const msg_local_first *one, bool *wanted,
-                         msg_err *err) {
+int msg_local_firsts_add(msg_local_firsts *f, const msg_rank *one, bool *wanted, msg_err *err) {
   *wanted = !f->full || by_delivery(one, &f->at[f->max - 1]) < 0;
   if (!*wanted)
     return MSG_OK;

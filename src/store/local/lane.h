@@ -19,7 +19,7 @@ typedef struct msg_local_lane {
 } msg_local_lane;
 
 typedef struct msg_local_waiting {
-  msg_local_first first;
+  msg_rank first;
   const char *in_answer_to; /* as stored; NULL none */
   size_t nth;               /* from 1, in its part of the walk */
 } msg_local_waiting;

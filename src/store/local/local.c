@@ -167,8 +167,6 @@ static void claims_undone(msg_store *store, const msg_oid *ids, size_t n) {
 /* ---- the port ---- */
 
 static const struct msg_store_ops OPS = {
-    .version = 1,
-    .kind = "local",
     .store_close = store_free,
     .caps = caps,
     .place = place,

@@ -24,7 +24,8 @@ static const char sql_one[] =
     " WHERE queue = ?1 AND node = ?2";
 static const char sql_withdraw[] = "DELETE FROM @.msg_store_node WHERE queue = ?1 AND node = ?2";
 
-bool msg_local_alive(const msg_local_session *s, const char *process, int64_t last_seen_ms,
+/* Its process decides where that can be known, else its last sign of life. */
+static bool is_alive(const msg_local_session *s, const char *process, int64_t last_seen_ms,
                      int64_t now_ms) {
   switch (msg_process_liveness(process)) {
   case MSG_ALIVE: return true;
@@ -40,8 +41,8 @@ static int put_work(msg_local_session *s, void *arg, msg_err *err) {
   const msg_participant *p = arg;
   return msg_local_exec(s, sql_put, NULL, err, "tttitttiii", s->queue, p->node,
                         p->host ? p->host : "", (int64_t)p->pid, p->process, p->implementation,
-                        p->layout ? p->layout : s->base.ops->kind, (int64_t)p->automatic,
-                        p->started_at_ms, p->last_seen_ms);
+                        p->layout ? p->layout : "local", (int64_t)p->automatic, p->started_at_ms,
+                        p->last_seen_ms);
 }
 
 int msg_local_presence_put(msg_session *base, const msg_participant *p, msg_err *err) {
@@ -79,7 +80,7 @@ static int people_add(msg_local_session *s, struct people *l, sqlite3_stmt *stmt
   p->last_seen_ms = sqlite3_column_int64(stmt, 8);
   if (nomem)
     return msg_err_nomem(err);
-  p->alive = msg_local_alive(s, p->process, p->last_seen_ms, now_ms);
+  p->alive = is_alive(s, p->process, p->last_seen_ms, now_ms);
   return MSG_OK;
 }
 
@@ -148,8 +149,8 @@ static int leaving_look(msg_local_session *s, struct leaving *l, msg_err *err) {
   if (rc == MSG_OK && (rc = msg_local_row(s, stmt, err)) == MSG_OK) {
     const char *process = (const char *)sqlite3_column_text(stmt, 0);
     l->found = true;
-    l->alive = msg_local_alive(s, process ? process : "", sqlite3_column_int64(stmt, 1),
-                               msg_clock_now_ms());
+    l->alive =
+        is_alive(s, process ? process : "", sqlite3_column_int64(stmt, 1), msg_clock_now_ms());
     l->automatic = sqlite3_column_int(stmt, 2) != 0;
   }
   msg_local_done(s, stmt);

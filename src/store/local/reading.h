@@ -64,7 +64,7 @@ bool msg_local_listener_match(const msg_local_listener *l, const char *topic);
 #define MSG_LOCAL_WAITING(seq)                                                                     \
   "EXISTS (SELECT 1 FROM @.msg_store_lane AS l INDEXED BY msg_store_lane_seq WHERE l.seq = " seq ")"
 
-/* ---- seen.c ---- */
+/* ---- floor.c ---- */
 /* SQL: a floor of the node has passed message m. A pattern that began to listen after the
  * message says nothing of it. */
 #define MSG_LOCAL_PASSED(queue, node)                                                              \
@@ -98,10 +98,6 @@ int msg_local_takers_fill(msg_local_session *s, msg_local_takers *t, int stored,
                           msg_err *err);
 
 /* ---- presence.c ---- */
-/** Is a participant alive? Its process decides where that can be known, else its last sign of
- *  life. */
-bool msg_local_alive(const msg_local_session *s, const char *process, int64_t last_seen_ms,
-                     int64_t now_ms);
 /* Sorted. */
 typedef struct msg_local_names {
   char **at;

@@ -172,37 +172,28 @@ enum brief {
   B_PRIORITY,
   B_DELIVER_AT,
   B_ATTEMPTS,
-  B_SENDER,
   B_TIMESTAMP,
-  B_TTL,
-  B_TIMING_OUT,
-  B_DELETE_AFTER,
   B_MSG,
   B_VALUE,
   B_JSON
 };
 
-int msg_local_read_brief(sqlite3_stmt *stmt, const char *topic, msg_message *out, msg_err *err) {
+int msg_local_read_brief(sqlite3_stmt *stmt, char *topic, msg_message *out, msg_err *err) {
   msg_message *m = out;
-  msg_message_init(m);
+  bool nomem = false;
   m->seq = sqlite3_column_int64(stmt, B_SEQ);
-  if (!read_oid(stmt, B_ID, &m->id))
+  if (!msg_oid_parse((const char *)sqlite3_column_text(stmt, B_ID), &m->id))
     return corrupt(stmt, m->seq, err);
+  m->topic = topic;
+  m->lent = true;
   m->exclusive = true;
   m->priority = sqlite3_column_int(stmt, B_PRIORITY);
   m->deliver_at_ms = sqlite3_column_int64(stmt, B_DELIVER_AT);
   m->attempts = sqlite3_column_int(stmt, B_ATTEMPTS);
   m->timestamp_ms = sqlite3_column_int64(stmt, B_TIMESTAMP);
-  m->ttl_ms = sqlite3_column_int64(stmt, B_TTL);
-  m->timing_out = sqlite3_column_int(stmt, B_TIMING_OUT) != 0;
-  m->delete_after_processing = !is_null(stmt, B_DELETE_AFTER);
-  m->delete_after_processing_ms = sqlite3_column_int(stmt, B_DELETE_AFTER);
-  bool nomem = false;
-  m->topic = msg_strdup(topic);
-  m->sender = msg_local_column_dup(stmt, B_SENDER, &nomem);
   m->msg = msg_local_column_dup(stmt, B_MSG, &nomem);
   read_value(stmt, B_VALUE, B_JSON, &m->value, &nomem);
-  if (m->topic && !nomem)
+  if (!nomem)
     return MSG_OK;
   msg_message_clear(m);
   return msg_err_nomem(err);

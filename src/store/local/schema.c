@@ -27,18 +27,19 @@ static const char *const VERSION_1[] = {
     " delete_at INTEGER,"
     " attempts INTEGER NOT NULL DEFAULT 0,"
     " grp TEXT,"
+    " in_answer_to TEXT,"
+    " moved INTEGER," /* 1: a broadcast whose delivery time is out of the order of seq */
+    /* no index asks for what comes behind: it is not looked at when a row goes */
     " sender TEXT NOT NULL, sender_host TEXT,"
     " exclusive INTEGER NOT NULL,"
     " timestamp INTEGER NOT NULL, ttl INTEGER NOT NULL, timing_out INTEGER NOT NULL,"
     " delete_after INTEGER," /* NULL: delete_after_processing false; else
                                 delete_after_processing_time, ms */
-    " in_answer_to TEXT,"
-    " recipients TEXT," /* JSON array */
+    " recipients TEXT,"      /* JSON array */
     " msg TEXT,"
     " value,"
     " json INTEGER," /* 1: value carries the JSON subtype */
     " map TEXT, additional TEXT, key TEXT, reason TEXT,"
-    " moved INTEGER,"     /* 1: a broadcast whose delivery time is out of the order of seq */
     " redriven INTEGER)", /* how often; NULL: never */
 
     "CREATE UNIQUE INDEX @.msg_store_message_id ON msg_store_message(id)",

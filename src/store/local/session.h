@@ -154,11 +154,10 @@ int msg_local_sweep_due(msg_local_session *s, int64_t now_ms, bool *due, msg_err
  * MSG_CORRUPT a stored id or state that cannot be. */
 int msg_local_read_row(sqlite3_stmt *stmt, int64_t now_ms, msg_message *out, msg_err *err);
 
-/** The same for what a brief claim (store/types.h) shows of a READY message, whose topic is
- *  known. */
+/** The same into *out, which is initialised, for what a brief claim (store/types.h) shows of a
+ * READY message; topic: its own, lent. */
 #define MSG_LOCAL_BRIEF_COLUMNS                                                                    \
-  "seq, id, priority, deliver_at, attempts, sender, timestamp, ttl, timing_out, delete_after, "    \
-  "msg, value, json"
-int msg_local_read_brief(sqlite3_stmt *stmt, const char *topic, msg_message *out, msg_err *err);
+  "seq, id, priority, deliver_at, attempts, timestamp, msg, value, json"
+int msg_local_read_brief(sqlite3_stmt *stmt, char *topic, msg_message *out, msg_err *err);
 
 #endif

@@ -141,6 +141,7 @@ struct batch {
 struct held {
   int64_t lease;
   int64_t last; /* seq: none of its messages is after it */
+  bool whole;   /* it has every number up to there, from its first message */
   char token[MSG_OID_HEX + 1];
   bool own; /* the caller's by name */
 };
@@ -188,7 +189,8 @@ static int find_one(msg_local_session *s, const struct settling *w, struct batch
 
 static int look_at_lease(msg_local_session *s, const struct settling *w, int64_t lease,
                          struct held *out, msg_err *err) {
-  static const char sql[] = "SELECT token, owner = ?2, last FROM @.msg_store_claim WHERE seq = ?1";
+  static const char sql[] = "SELECT token, owner = ?2, last, last - first + 1 = messages FROM "
+                            "@.msg_store_claim WHERE seq = ?1";
   sqlite3_stmt *stmt = NULL;
   *out = (struct held){.lease = lease};
   int rc = msg_local_bound(s, sql, &stmt, err, "it", lease, w->actor->node);
@@ -198,6 +200,7 @@ static int look_at_lease(msg_local_session *s, const struct settling *w, int64_t
       memcpy(out->token, token, strlen(token) + 1);
     out->own = sqlite3_column_int(stmt, 1) != 0;
     out->last = sqlite3_column_int64(stmt, 2);
+    out->whole = sqlite3_column_int(stmt, 3) != 0;
   }
   msg_local_done(s, stmt);
   return rc;
@@ -253,27 +256,38 @@ static int take_run(msg_local_session *s, struct batch *b, const struct held *h,
   return rc == MSG_NOTFOUND ? MSG_OK : rc;
 }
 
-/* What else is wanted of the lease of the last one found, of what follows in it. */
-static int find_rest(msg_local_session *s, const struct settling *w, struct batch *b,
-                     msg_err *err) {
+/* What is wanted of a lease's messages from `first` on, wherever they are. */
+static int take_scattered(msg_local_session *s, struct batch *b, const struct held *h,
+                          int64_t first, size_t *next, msg_err *err) {
   static const char sql[] = "SELECT seq FROM @.msg_store_claim WHERE lease = ?1"
                             " AND seq BETWEEN ?2 AND ?3 ORDER BY seq LIMIT ?4";
-  const struct found *last = &b->at[b->n - 1];
   sqlite3_stmt *stmt = NULL;
   msg_local_seqs of_lease = {0};
-  size_t before = b->n, next = 0;
-  struct held held;
-  int rc = look_at_lease(s, w, last->lease, &held, err);
-  if (rc == MSG_OK)
-    rc = msg_local_bound(s, sql, &stmt, err, "iiii", held.lease, last->seq + 1, held.last,
-                         (int64_t)(2 * b->wanted_n));
+  int rc = msg_local_bound(s, sql, &stmt, err, "iiii", h->lease, first, h->last,
+                           (int64_t)(2 * b->wanted_n));
   if (rc == MSG_OK)
     rc = msg_local_seqs_read(s, stmt, &of_lease, err);
   for (size_t i = 0, n; rc == MSG_OK && i < of_lease.n; i += n) {
     n = msg_local_seqs_run(&of_lease.at[i], of_lease.n - i);
-    rc = take_run(s, b, &held, of_lease.at[i], of_lease.at[i + n - 1], &next, err);
+    rc = take_run(s, b, h, of_lease.at[i], of_lease.at[i + n - 1], next, err);
   }
   msg_free(of_lease.at);
+  return rc;
+}
+
+/* What else is wanted of the lease of the last one found, of what follows in it. */
+static int find_rest(msg_local_session *s, const struct settling *w, struct batch *b,
+                     msg_err *err) {
+  const struct found *found = &b->at[b->n - 1];
+  int64_t first = found->seq + 1, last = found->seq + (int64_t)(2 * b->wanted_n);
+  size_t before = b->n, next = 0;
+  struct held held;
+  int rc = look_at_lease(s, w, found->lease, &held, err);
+  last = last < held.last ? last : held.last;
+  if (rc == MSG_OK && !held.whole)
+    rc = take_scattered(s, b, &held, first, &next, err);
+  else if (rc == MSG_OK && first <= last)
+    rc = take_run(s, b, &held, first, last, &next, err);
   b->alone = b->n == before;
   return rc == MSG_NOTFOUND ? MSG_OK : rc;
 }

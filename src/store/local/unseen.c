@@ -87,7 +87,7 @@ struct look {
 };
 
 static int push_row(struct look *k, sqlite3_stmt *stmt, bool *wanted, msg_err *err) {
-  msg_local_first c = msg_local_first_read(stmt);
+  msg_rank c = msg_local_first_read(stmt);
   return msg_local_firsts_add(&k->first, &c, wanted, err);
 }
 

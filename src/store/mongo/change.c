@@ -63,18 +63,29 @@ static void append_recipients(bson_t *set) {
               BCON_UTF8("$sq.to"), "]", "}");
 }
 
+/* Who beside its owner has marked what was claimed: a Java node that had its lock before the claim,
+ * and has done it. */
+static void append_others(bson_t *set) {
+  BCON_APPEND(set, "sq.by", "{", "$cond", "[", "{", "$and", "[", "{", "$eq", "[",
+              BCON_UTF8("$sq.state"), BCON_UTF8("claimed"), "]", "}", "{", "$isArray",
+              BCON_UTF8("$processed_by"), "}", "]", "}", "{", "$filter", "{", "input",
+              BCON_UTF8("$processed_by"), "cond", "{", "$ne", "[", BCON_UTF8("$$this"),
+              BCON_UTF8("$sq.owner"), "]", "}", "}", "}", "[", "]", "]", "}");
+}
+
 bson_t *msg_mongo_change_free(const char *mark, int64_t delay_ms, int64_t max_attempts) {
-  bson_t now, until, dead = BSON_INITIALIZER, set = BSON_INITIALIZER;
+  bson_t now, until, others = BSON_INITIALIZER, dead = BSON_INITIALIZER, set = BSON_INITIALIZER;
   bool delayed = delay_ms > 0;
   msg_mongo_now_expr(&now, 0);
   msg_mongo_now_expr(&until, delay_ms);
+  append_others(&others);
   /* only a claim makes an attempt: what was delayed before its first is never dead */
   BCON_APPEND(&dead, "$and", "[", "{", "$eq", "[", BCON_UTF8("$sq.state"), BCON_UTF8("claimed"),
               "]", "}", "{", "$gte", "[", BCON_UTF8("$sq.attempts"), BCON_INT64(max_attempts), "]",
-              "}", "]");
+              "}", "{", "$eq", "[", BCON_UTF8("$sq.by"), "[", "]", "]", "}", "]");
   append_recipients(&set);
   BCON_APPEND(&set, "processed_by", "{", "$cond", "[", BCON_UTF8("$sq.dies"), "[",
-              BCON_UTF8(MSG_MONGO_DEAD), "]", "[", "]", "]", "}");
+              BCON_UTF8(MSG_MONGO_DEAD), "]", BCON_UTF8("$sq.by"), "]", "}");
   BCON_APPEND(&set, "delete_at", "{", "$cond", "[", BCON_UTF8("$sq.dies"), BCON_NULL, "{",
               "$ifNull", "[", BCON_UTF8("$sq.life"), BCON_UTF8("$delete_at"), "]", "}", "]", "}",
               "sq.mark", BCON_UTF8(mark), "sq.reason", "{", "$cond", "[", BCON_UTF8("$sq.dies"),
@@ -84,22 +95,26 @@ bson_t *msg_mongo_change_free(const char *mark, int64_t delay_ms, int64_t max_at
               "[", BCON_UTF8("$sq.dies"), BCON_UTF8("$$REMOVE"), BCON_UTF8("$sq.head"), "]", "}",
               "sq.state", "{", "$cond", "[", BCON_UTF8("$sq.dies"), BCON_UTF8("dead"),
               BCON_UTF8("$$REMOVE"), "]", "}");
-  bson_t late = BSON_INITIALIZER;
+  bson_t late = BSON_INITIALIZER, back = BSON_INITIALIZER;
+  BCON_APPEND(&back, "$eq", "[", BCON_UTF8("$processed_by"), "[", "]", "]");
   if (delayed)
-    BCON_APPEND(&late, "processed_by", "{", "$cond", "[", BCON_UTF8("$sq.dies"),
-                BCON_UTF8("$processed_by"), "[", BCON_UTF8(MSG_MONGO_DELAYED), "]", "]", "}",
-                "timestamp", "{", "$cond", "[", BCON_UTF8("$sq.dies"), BCON_UTF8("$timestamp"), "{",
-                "$toLong", BCON_DOCUMENT(&until), "}", "]", "}", "sq.sent", "{", "$ifNull", "[",
-                BCON_UTF8("$sq.sent"), BCON_UTF8("$timestamp"), "]", "}", "sq.until", "{", "$cond",
-                "[", BCON_UTF8("$sq.dies"), BCON_UTF8("$sq.until"), BCON_DOCUMENT(&until), "]", "}",
-                "sq.state", "{", "$cond", "[", BCON_UTF8("$sq.dies"), BCON_UTF8("dead"),
-                BCON_UTF8("delayed"), "]", "}");
-  bson_t *p = BCON_NEW("0", "{", "$set", "{", "sq.dies", BCON_DOCUMENT(&dead), "}", "}", "1", "{",
-                       "$set", BCON_DOCUMENT(&set), "}");
+    BCON_APPEND(&late, "processed_by", "{", "$cond", "[", BCON_DOCUMENT(&back), "[",
+                BCON_UTF8(MSG_MONGO_DELAYED), "]", BCON_UTF8("$processed_by"), "]", "}",
+                "timestamp", "{", "$cond", "[", BCON_DOCUMENT(&back), "{", "$toLong",
+                BCON_DOCUMENT(&until), "}", BCON_UTF8("$timestamp"), "]", "}", "sq.sent", "{",
+                "$ifNull", "[", BCON_UTF8("$sq.sent"), BCON_UTF8("$timestamp"), "]", "}",
+                "sq.until", "{", "$cond", "[", BCON_DOCUMENT(&back), BCON_DOCUMENT(&until),
+                BCON_UTF8("$sq.until"), "]", "}", "sq.state", "{", "$cond", "[",
+                BCON_DOCUMENT(&back), BCON_UTF8("delayed"), BCON_UTF8("$sq.state"), "]", "}");
+  bson_t *p =
+      BCON_NEW("0", "{", "$set", BCON_DOCUMENT(&others), "}", "1", "{", "$set", "{", "sq.dies",
+               BCON_DOCUMENT(&dead), "}", "}", "2", "{", "$set", BCON_DOCUMENT(&set), "}");
   if (delayed)
-    BCON_APPEND(p, "2", "{", "$set", BCON_DOCUMENT(&late), "}");
-  BCON_APPEND(p, delayed ? "3" : "2", "{", "$unset", "[", UNSET_CLAIM, BCON_UTF8("sq.dies"),
-              BCON_UTF8("sq.to"), "]", "}");
+    BCON_APPEND(p, "3", "{", "$set", BCON_DOCUMENT(&late), "}");
+  BCON_APPEND(p, delayed ? "4" : "3", "{", "$unset", "[", UNSET_CLAIM, BCON_UTF8("sq.dies"),
+              BCON_UTF8("sq.by"), BCON_UTF8("sq.to"), "]", "}");
+  bson_destroy(&back);
+  bson_destroy(&others);
   bson_destroy(&late);
   bson_destroy(&set);
   bson_destroy(&dead);

@@ -11,7 +11,7 @@ bson_t *msg_mongo_change_claim(const char *node, const char *token, int64_t leas
  *  for a group's head. */
 bson_t *msg_mongo_change_ack(const char *mark);
 /** Ready again; delayed by delay_ms > 0; dead when attempts have reached max_attempts. A delayed
- *  broadcast goes out. */
+ *  broadcast goes out. What a Java node has marked beside the owner stays that node's: done. */
 bson_t *msg_mongo_change_free(const char *mark, int64_t delay_ms, int64_t max_attempts);
 bson_t *msg_mongo_change_extend(const char *mark, int64_t lease_ms);
 bson_t *msg_mongo_change_bury(const char *mark, const char *reason);

@@ -36,10 +36,11 @@ void msg_mongo_claiming_go(msg_mongo_claiming *c, size_t spot) {
   msg_mongo_ids_clear(&c->locked);
 }
 
-void msg_mongo_claiming_clear(msg_mongo_claiming *c) {
+static void claiming_clear(msg_mongo_claiming *c) {
   msg_mongo_ids_clear(&c->dying);
   msg_mongo_ids_clear(&c->ids);
   msg_mongo_ids_clear(&c->locked);
+  msg_mongo_ids_clear(&c->shared);
   msg_list_clear(&c->got);
   msg_free(c->at);
   c->at = NULL;
@@ -342,7 +343,7 @@ static int claim_with(msg_mongo_session *s, msg_mongo_claiming *c, void *out, ms
     int rc = take_offered(s, c, &known, err);
     if (rc != MSG_OK || known)
       return rc == MSG_OK ? win_offered(c, out, err) : rc;
-    msg_mongo_claiming_clear(c);
+    claiming_clear(c);
   }
   int rc = msg_mongo_sweep_apart(s, c->u, err);
   if (rc == MSG_OK)
@@ -370,10 +371,10 @@ int msg_mongo_claiming_run(msg_session *base, msg_mongo_claiming *c, const char 
     return rc;
   rc = work(s, c, arg, err);
   if (rc != MSG_OK && has_lost(c, err)) {
-    msg_mongo_claiming_clear(c);
+    claiming_clear(c);
     rc = work(s, c, arg, err);
   }
-  msg_mongo_claiming_clear(c);
+  claiming_clear(c);
   msg_free(c->picked);
   msg_mongo_give(&u);
   return rc;

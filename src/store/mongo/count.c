@@ -17,21 +17,34 @@ static void append_sum(bson_t *group, const char *key, const char *state) {
               "}", "}");
 }
 
+/* {$and: [whom has somebody, every one of whom is marked]}; what is hidden until its time keeps whom
+ * it is for in sq.to. */
+static void append_all_took(bson_t *out, const bson_t *marked) {
+  bson_t to = BSON_INITIALIZER;
+  BCON_APPEND(&to, "$cond", "[", "{", "$isArray", BCON_UTF8("$$to"), "}", BCON_UTF8("$$to"), "[",
+              "]", "]");
+  BCON_APPEND(out, "$let", "{", "vars", "{", "to", "{", "$cond", "[", "{", "$eq", "[", "{", "$type",
+              BCON_UTF8("$sq.to"), "}", BCON_UTF8("missing"), "]", "}", BCON_UTF8("$recipients"),
+              BCON_UTF8("$sq.to"), "]", "}", "}", "in", "{", "$and", "[", "{", "$gt", "[", "{",
+              "$size", BCON_DOCUMENT(&to), "}", BCON_INT32(0), "]", "}", "{", "$setIsSubset", "[",
+              BCON_DOCUMENT(&to), BCON_DOCUMENT(marked), "]", "}", "]", "}", "}");
+  bson_destroy(&to);
+}
+
 /* "st" of each document: as msg_mongo_message tells it, less what takes a look elsewhere. */
 static void append_state(bson_t *set) {
-  bson_t now, pending = BSON_INITIALIZER, marked = BSON_INITIALIZER, taken = BSON_INITIALIZER;
+  bson_t now, pending = BSON_INITIALIZER, marked = BSON_INITIALIZER, taken = BSON_INITIALIZER,
+              all = BSON_INITIALIZER;
   msg_mongo_now_expr(&now, 0);
   BCON_APPEND(&pending, "$gt", "[", BCON_UTF8("$sq.until"), BCON_DOCUMENT(&now), "]");
   BCON_APPEND(&marked, "$cond", "[", "{", "$isArray", BCON_UTF8("$processed_by"), "}",
               BCON_UTF8("$processed_by"), "[", "]", "]");
+  append_all_took(&all, &marked);
   /* exclusive: anybody's mark but of a claim that is over; direct: every recipient's */
   BCON_APPEND(&taken, "$cond", "[", "{", "$or", "[", BCON_UTF8("$exclusive"),
               BCON_UTF8(MSG_MONGO_PIPE_LANE), "]", "}", "{", "$and", "[", "{", "$gt", "[", "{",
               "$size", BCON_DOCUMENT(&marked), "}", BCON_INT32(0), "]", "}", "{", "$lte", "[",
-              BCON_UTF8("$sq.state"), BCON_NULL, "]", "}", "]", "}", "{", "$and", "[", "{",
-              "$isArray", BCON_UTF8("$recipients"), "}", "{", "$setIsSubset", "[", "{", "$cond",
-              "[", "{", "$isArray", BCON_UTF8("$recipients"), "}", BCON_UTF8("$recipients"), "[",
-              "]", "]", "}", BCON_DOCUMENT(&marked), "]", "}", "]", "}", "]");
+              BCON_UTF8("$sq.state"), BCON_NULL, "]", "}", "]", "}", BCON_DOCUMENT(&all), "]");
   BCON_APPEND(set, "st", "{", "$switch", "{", "branches", "[", "{", "case", "{", "$eq", "[",
               BCON_UTF8("$sq.state"), BCON_UTF8("dead"), "]", "}", "then", BCON_UTF8("dead"), "}",
               "{", "case", "{", "$and", "[", "{", "$eq", "[", BCON_UTF8("$sq.state"),
@@ -46,6 +59,7 @@ static void append_state(bson_t *set) {
               BCON_UTF8("blocked"), "}", "{", "case", BCON_DOCUMENT(&taken), "then",
               BCON_UTF8("processed"), "}", "{", "case", BCON_UTF8("$exclusive"), "then",
               BCON_UTF8("ready"), "}", "]", "default", BCON_UTF8("broadcast"), "}", "}");
+  bson_destroy(&all);
   bson_destroy(&taken);
   bson_destroy(&marked);
   bson_destroy(&pending);

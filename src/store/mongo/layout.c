@@ -66,10 +66,6 @@ static void join(char *out, const char *a, const char *b) {
   out[n] = '\0';
 }
 
-static const char *base_of(const char *queue) {
-  return queue ? queue : "msg";
-}
-
 void msg_mongo_at_main(const msg_mongo_names *names, msg_mongo_at *out) {
   memcpy(out->messages, names->messages, sizeof out->messages);
   memcpy(out->locks, names->locks, sizeof out->locks);
@@ -77,8 +73,8 @@ void msg_mongo_at_main(const msg_mongo_names *names, msg_mongo_at *out) {
 
 /* "<queue>_" and "<queue>_lck_" as they stand in front of a folded topic. */
 static void prefixes(const char *queue, char *of_topics, char *of_locks) {
-  join(of_topics, base_of(queue), "_");
-  join(of_locks, base_of(queue), "_lck_");
+  join(of_topics, queue, "_");
+  join(of_locks, queue, "_lck_");
   msg_mongo_fold_topic(of_topics);
   msg_mongo_fold_topic(of_locks);
 }
@@ -117,8 +113,8 @@ int msg_mongo_at_topic(const char *queue, const char *topic, size_t room, msg_mo
   if (rc != MSG_OK)
     return rc;
   char locks[1024], messages[1024]; /* folding shortens */
-  snprintf(locks, sizeof locks, "%s_lck_%s", base_of(queue), topic);
-  snprintf(messages, sizeof messages, "%s_%s", base_of(queue), topic);
+  snprintf(locks, sizeof locks, "%s_lck_%s", queue, topic);
+  snprintf(messages, sizeof messages, "%s_%s", queue, topic);
   msg_mongo_fold_topic(locks);
   msg_mongo_fold_topic(messages);
   room = room < MSG_MONGO_NAME_MAX ? room : MSG_MONGO_NAME_MAX - 1;

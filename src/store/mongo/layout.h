@@ -44,8 +44,7 @@ bool msg_mongo_layout_answers(const msg_mongo_layout *of, const msg_mongo_layout
 
 /** The one collection of a queue without collections by topic. */
 void msg_mongo_at_main(const msg_mongo_names *names, msg_mongo_at *out);
-/** A topic's; `queue` as given, NULL for the default. `room`: bytes that a collection's name may
- *  have in this database.
+/** A topic's. `room`: bytes that a collection's name may have in this database.
  *  Errors: MSG_INVALID too long, or it would be another one of the queue's: text names both. */
 int msg_mongo_at_topic(const char *queue, const char *topic, size_t room, msg_mongo_at *out,
                        msg_err *err);

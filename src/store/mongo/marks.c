@@ -130,7 +130,8 @@ int msg_mongo_marks_copy(msg_mongo_session *s, const char *node, msg_mongo_ids *
   return rc == MSG_OK ? MSG_OK : msg_err_nomem(err);
 }
 
-bool msg_mongo_marks_any_locked(const msg_mongo_session *s, uint64_t upto) {
+/* Is there any of the queue that was handed out as number `upto` or before? */
+static bool any_handed_locked(const msg_mongo_session *s, uint64_t upto) {
   for (const msg_mongo_place *p = s->store->places; p; p = p->next)
     for (const msg_mongo_seer *seer = p->seers; seer && p->queue == s->queue; seer = seer->next)
       for (size_t i = 0; i < seer->n; i++)
@@ -143,11 +144,11 @@ void msg_mongo_seen_flush(msg_mongo_session *s) {
   int64_t deadline_ms = msg_clock_mono_ms() + s->write_timeout_ms;
   msg_mutex_lock(s->store->mtx);
   const uint64_t upto = s->store->marks_handed;
-  if (msg_mongo_marks_any_locked(s, upto)) { /* now */
+  if (any_handed_locked(s, upto)) { /* now */
     s->store->marks_due_ms = 0;
     msg_cond_broadcast(s->store->marks_changed);
   }
-  while (msg_mongo_marks_any_locked(s, upto) && msg_clock_mono_ms() < deadline_ms)
+  while (any_handed_locked(s, upto) && msg_clock_mono_ms() < deadline_ms)
     msg_cond_wait_until(s->store->marks_changed, s->store->mtx, deadline_ms);
   msg_mutex_unlock(s->store->mtx);
 }

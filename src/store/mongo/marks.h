@@ -35,9 +35,6 @@ void msg_mongo_marks_hand_out(msg_mongo_session *s, const char *node, const msg_
 /** Those of a node now, by their ids, appended to what is empty. What a query finds that started
  *  later bears their marks or is one of them. Errors: MSG_NOMEM. */
 int msg_mongo_marks_copy(msg_mongo_session *s, const char *node, msg_mongo_ids *out, msg_err *err);
-/** Is there any of the queue that was handed out as number `upto` or before? Holds: the store's
- *  mtx. */
-bool msg_mongo_marks_any_locked(const msg_mongo_session *s, uint64_t upto);
 
 /* Who has seen what. */
 typedef struct msg_mongo_seen_by {

@@ -87,8 +87,6 @@ static int lock(msg_session *base, msg_err *err) {
 }
 
 const struct msg_store_ops msg_mongo_ops = {
-    .version = 1,
-    .kind = "mongo",
     .store_close = store_close,
     .caps = caps,
     .place = place,

@@ -136,9 +136,6 @@ bool msg_mongo_has_label(const bson_t *reply, const char *label);
 
 /** The server's time as this machine knows it: for index bounds and times of messages. */
 int64_t msg_mongo_now_ms(const msg_mongo_store *store);
-/** Append to a pipeline's or $expr's document: `key`: the server's own now plus `plus_ms`, a
- *  date. The tests' clock shift is in it. */
-void msg_mongo_append_now(bson_t *doc, const char *key, int64_t plus_ms);
 
 /* ---- run.c: commands ---- */
 
@@ -185,12 +182,9 @@ extern const struct msg_store_ops msg_mongo_ops;
 
 /* ---- queue.c ---- */
 
-/** A queue (NULL: the default) in a layout, made at first use.
- *  Errors: MSG_INVALID as msg_mongo_names_of. */
-int msg_mongo_queue_of(msg_mongo_store *store, const char *name, const msg_mongo_layout *layout,
-                       msg_mongo_queue **out, msg_err *err);
-/** Put a new session on a queue. Errors: as above; MSG_UNSUPPORTED the server is too old for the
- *  layout. */
+/** Put a new session on a queue, made at first use.
+ *  Errors: MSG_INVALID as msg_mongo_names_of; MSG_UNSUPPORTED the server is too old for the layout.
+ */
 int msg_mongo_session_set(msg_mongo_session *s, const char *queue, const msg_mongo_layout *layout,
                           msg_err *err);
 /** *out: like `s`, but on another queue. To be used within the call, never closed. */

@@ -33,7 +33,7 @@ static void join(char *out, const char *base, const char *suffix) {
 }
 
 int msg_mongo_names_of(const char *queue, msg_mongo_names *out, msg_err *err) {
-  bool standard = !queue || strcmp(queue, "msg") == 0;
+  bool standard = strcmp(queue, "msg") == 0;
   char base[MSG_MONGO_NAME_MAX];
   if (!standard && strlen(queue) > MSG_QUEUE_MAX)
     return msg_err_set(err, MSG_INVALID, "queue '%s' is too long for MongoDB", msg_show(queue).s);

@@ -22,7 +22,7 @@ typedef struct msg_mongo_names {
   char listeners[MSG_MONGO_NAME_MAX];    /* <messages>_listeners: ours */
 } msg_mongo_names;
 
-/** Names for a queue ("msg" or NULL: the default).
+/** Names for a queue.
  *  Errors: MSG_INVALID too long, or it ends like a collection of another queue ("_lck", ...),
  *  or has a lane's "_dm_" in it. */
 int msg_mongo_names_of(const char *queue, msg_mongo_names *out, msg_err *err);

@@ -10,20 +10,33 @@
 #define LOCK_WAIT_MS 200
 #define LOCK_STEP_MS 10
 
-void msg_mongo_append_mine(bson_t *filter, const msg_mongo_claiming *c, const msg_mongo_ids *ids) {
+/* Those that bear my token. */
+static void append_mine(bson_t *filter, const msg_mongo_claiming *c, const msg_mongo_ids *ids) {
   msg_mongo_append_ids(filter, "_id", "$in", ids->at, ids->n);
   BSON_APPEND_UTF8(filter, "sq.token", c->token);
 }
 
-static void append_mine_alone(bson_t *filter, const msg_mongo_claiming *c,
-                              const msg_mongo_ids *ids) {
-  msg_mongo_append_mine(filter, c, ids);
-  BCON_APPEND(filter, "processed_by", "[", BCON_UTF8(c->actor->node), "]");
+/* Is my mark its only one? Another's tells of a Java node that had the lock before my mark. */
+static bool is_alone(const msg_mongo_claiming *c, const bson_t *doc) {
+  bson_iter_t field, it;
+  return bson_iter_init_find(&field, doc, "processed_by") && BSON_ITER_HOLDS_ARRAY(&field) &&
+         bson_iter_recurse(&field, &it) && bson_iter_next(&it) && BSON_ITER_HOLDS_UTF8(&it) &&
+         strcmp(bson_iter_utf8(&it, NULL), c->actor->node) == 0 && !bson_iter_next(&it);
 }
 
+static int note_shared(msg_mongo_claiming *c, const bson_t *doc, msg_err *err) {
+  msg_oid id;
+  if (msg_mongo_get_oid(doc, "_id", &id) && msg_mongo_ids_add(&c->shared, &id) != MSG_OK)
+    return msg_err_nomem(err);
+  return MSG_OK;
+}
+
+/* One that bears my token. */
 static int note_mine(void *arg, const bson_t *doc, msg_err *err) {
   msg_mongo_claiming *c = arg;
   msg_message m, *to;
+  if (!is_alone(c, doc))
+    return note_shared(c, doc, err);
   int rc = msg_mongo_message(doc, msg_mongo_now_ms(c->s->store), true, &m, err);
   if (rc != MSG_OK)
     return rc;
@@ -36,10 +49,9 @@ static int note_mine(void *arg, const bson_t *doc, msg_err *err) {
   return MSG_OK;
 }
 
-/* Reads those that bear my mark and no other. */
 static int read_mine(msg_mongo_claiming *c, const msg_mongo_ids *ids, msg_err *err) {
   bson_t filter = BSON_INITIALIZER;
-  append_mine_alone(&filter, c, ids);
+  append_mine(&filter, c, ids);
   int rc = msg_mongo_each(c->u, c->s->names.messages, "claim", &filter, NULL, note_mine, c, err);
   bson_destroy(&filter);
   return rc;
@@ -63,7 +75,7 @@ static int read_both(msg_mongo_claiming *c, msg_err *err) {
   int rc;
   msg_mongo_append_ids(&locks, "_id", "$in", c->ids.at, c->ids.n);
   msg_mongo_append_alive(&locks, c->now_ms);
-  append_mine_alone(&mine, c, &c->ids);
+  append_mine(&mine, c, &c->ids);
   bson_t *pipeline =
       BCON_NEW("pipeline", "[", "{", "$match", BCON_DOCUMENT(&locks), "}", "{", "$project", "{",
                "lock", "{", "$literal", BCON_BOOL(true), "}", "}", "}", "{", "$unionWith", "{",
@@ -83,22 +95,27 @@ static int read_both(msg_mongo_claiming *c, msg_err *err) {
   return rc == MSG_NOTFOUND ? MSG_OK : rc;
 }
 
-/* Takes those with a lock out of what was read: they are in doubt. */
-static void drop_locked(msg_mongo_claiming *c) {
+/* Those with a lock are in doubt: they go from what was read to *doubt. */
+static int take_doubtful(msg_mongo_claiming *c, msg_mongo_ids *doubt, msg_err *err) {
   size_t n = 0;
+  int rc = MSG_OK;
   for (size_t i = 0; i < c->got.n; i++) {
-    if (msg_mongo_ids_have(&c->locked, &c->got.at[i].id))
-      msg_message_clear(&c->got.at[i]);
-    else
+    if (!msg_mongo_ids_have(&c->locked, &c->got.at[i].id)) {
       c->got.at[n++] = c->got.at[i];
+      continue;
+    }
+    if (msg_mongo_ids_add(doubt, &c->got.at[i].id) != MSG_OK)
+      rc = msg_err_nomem(err);
+    msg_message_clear(&c->got.at[i]);
   }
   c->got.n = n;
+  return rc;
 }
 
 /* Another's mark stands beside mine, or its lock will not go: mine goes. */
 static int step_back(msg_mongo_claiming *c, const msg_mongo_ids *ids, msg_err *err) {
   bson_t filter = BSON_INITIALIZER;
-  msg_mongo_append_mine(&filter, c, ids);
+  append_mine(&filter, c, ids);
   bson_t *change = BCON_NEW(
       "0", "{", "$set", "{", "processed_by", "{", "$filter", "{", "input",
       BCON_UTF8("$processed_by"), "cond", "{", "$ne", "[", BCON_UTF8("$$this"), "{", "$literal",
@@ -113,39 +130,35 @@ static int step_back(msg_mongo_claiming *c, const msg_mongo_ids *ids, msg_err *e
   return rc;
 }
 
-/* Those without lock are mine if they bear my mark alone. Of the others I wait for the lock to go,
- * or for its owner's mark. */
-static int settle_conflicts(msg_mongo_claiming *c, msg_err *err) {
+/* Of those in doubt, the ones whose lock went; the others stay in doubt. */
+static int take_freed(msg_mongo_claiming *c, msg_mongo_ids *doubt, msg_mongo_ids *freed,
+                      msg_err *err) {
+  size_t n = 0;
+  int rc = msg_mongo_read_locks(c, doubt, &c->locked, err);
+  if (rc != MSG_OK)
+    return rc;
+  for (size_t i = 0; i < doubt->n; i++) {
+    if (msg_mongo_ids_have(&c->locked, &doubt->at[i]))
+      doubt->at[n++] = doubt->at[i];
+    else if (msg_mongo_ids_add(freed, &doubt->at[i]) != MSG_OK)
+      rc = msg_err_nomem(err);
+  }
+  doubt->n = n;
+  return rc;
+}
+
+/* Waits for the lock to go, or for its owner's mark. */
+static int settle_doubtful(msg_mongo_claiming *c, msg_mongo_ids *doubt, msg_err *err) {
   int64_t deadline_ms = msg_clock_mono_ms() + LOCK_WAIT_MS;
-  msg_mongo_ids doubt = c->locked, still = {0};
   int rc = MSG_OK;
-  c->locked = (msg_mongo_ids){0};
-  while (rc == MSG_OK && doubt.n && msg_clock_mono_ms() < deadline_ms) {
+  while (rc == MSG_OK && doubt->n && msg_clock_mono_ms() < deadline_ms) {
     msg_mongo_ids freed = {0};
     msg_clock_sleep_ms(LOCK_STEP_MS);
-    rc = msg_mongo_read_locks(c, &doubt, &still, err);
-    for (size_t i = 0; rc == MSG_OK && i < doubt.n; i++)
-      if (!msg_mongo_ids_have(&still, &doubt.at[i]) &&
-          msg_mongo_ids_add(&freed, &doubt.at[i]) != MSG_OK)
-        rc = msg_err_nomem(err);
+    rc = take_freed(c, doubt, &freed, err);
     if (rc == MSG_OK && freed.n)
       rc = read_mine(c, &freed, err);
-    if (rc == MSG_OK && freed.n) /* what of them is not mine alone */
-      for (size_t i = 0; i < c->got.n; i++)
-        for (size_t j = 0; j < freed.n; j++)
-          if (msg_oid_cmp(&c->got.at[i].id, &freed.at[j]) == 0)
-            freed.at[j] = freed.at[--freed.n];
-    if (rc == MSG_OK && freed.n)
-      rc = step_back(c, &freed, err);
     msg_mongo_ids_clear(&freed);
-    msg_mongo_ids_clear(&doubt);
-    doubt = still;
-    still = (msg_mongo_ids){0};
   }
-  if (rc == MSG_OK && doubt.n)
-    rc = step_back(c, &doubt, err);
-  msg_mongo_ids_clear(&doubt);
-  msg_mongo_ids_clear(&still);
   return rc;
 }
 
@@ -156,13 +169,22 @@ static int read_one_by_one(msg_mongo_claiming *c, msg_err *err) {
 }
 
 int msg_mongo_read_back(msg_mongo_claiming *c, msg_err *err) {
+  msg_mongo_ids doubt = {0};
   msg_mongo_ids_clear(&c->locked);
+  msg_mongo_ids_clear(&c->shared);
   int rc = strncmp(c->s->store->version, "4.2", 3) == 0 || c->s->store->sharded
                ? read_one_by_one(c, err)
                : read_both(c, err);
-  if (rc != MSG_OK || c->locked.n == 0)
-    return rc;
-  msg_mongo_note_locked(c->s);
-  drop_locked(c);
-  return settle_conflicts(c, err);
+  if (rc == MSG_OK && c->locked.n) {
+    msg_mongo_note_locked(c->s);
+    rc = take_doubtful(c, &doubt, err);
+  }
+  if (rc == MSG_OK)
+    rc = settle_doubtful(c, &doubt, err);
+  if (rc == MSG_OK && doubt.n)
+    rc = step_back(c, &doubt, err);
+  if (rc == MSG_OK && c->shared.n)
+    rc = step_back(c, &c->shared, err);
+  msg_mongo_ids_clear(&doubt);
+  return rc;
 }

@@ -56,7 +56,7 @@ msg_mongo_session msg_mongo_session_at(const msg_mongo_session *s, msg_mongo_pla
 
 /* ---- lists ---- */
 
-bool msg_mongo_places_have(const msg_mongo_places *l, const msg_mongo_place *p) {
+static bool places_have(const msg_mongo_places *l, const msg_mongo_place *p) {
   for (size_t i = 0; i < l->n; i++)
     if (l->at[i] == p)
       return true;
@@ -66,7 +66,7 @@ bool msg_mongo_places_have(const msg_mongo_places *l, const msg_mongo_place *p) 
 int msg_mongo_places_add(msg_mongo_places *l, msg_mongo_place *p, msg_err *err) {
   if (!p)
     return msg_err_nomem(err);
-  if (msg_mongo_places_have(l, p))
+  if (places_have(l, p))
     return MSG_OK;
   if (msg_grow(&l->at, &l->cap, l->n + 1, sizeof *l->at) != MSG_OK)
     return msg_err_nomem(err);

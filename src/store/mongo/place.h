@@ -49,7 +49,6 @@ typedef struct msg_mongo_places {
   size_t n, cap;
 } msg_mongo_places;
 void msg_mongo_places_clear(msg_mongo_places *l);
-bool msg_mongo_places_have(const msg_mongo_places *l, const msg_mongo_place *p);
 /** Each once. */
 int msg_mongo_places_add(msg_mongo_places *l, msg_mongo_place *p, msg_err *err);
 

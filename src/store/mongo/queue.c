@@ -36,10 +36,9 @@ static msg_mongo_queue *add_queue_locked(msg_mongo_store *store, const char *nam
   return store->queues = q;
 }
 
-int msg_mongo_queue_of(msg_mongo_store *store, const char *name, const msg_mongo_layout *layout,
-                       msg_mongo_queue **out, msg_err *err) {
+static int queue_of(msg_mongo_store *store, const char *name, const msg_mongo_layout *layout,
+                    msg_mongo_queue **out, msg_err *err) {
   msg_mongo_names names;
-  name = name ? name : "msg";
   int rc = msg_mongo_names_of(name, &names, err);
   if (rc != MSG_OK)
     return rc;
@@ -62,7 +61,7 @@ int msg_mongo_session_set(msg_mongo_session *s, const char *queue, const msg_mon
     return msg_err_set(err, MSG_UNSUPPORTED,
                        "open: layout '%s' needs MongoDB 4.4 or newer (MongoDB at %s)", layout->name,
                        s->store->hosts);
-  int rc = msg_mongo_queue_of(s->store, queue, layout, &s->queue, err);
+  int rc = queue_of(s->store, queue, layout, &s->queue, err);
   if (rc != MSG_OK)
     return rc;
   s->names = s->queue->names;

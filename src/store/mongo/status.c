@@ -139,7 +139,7 @@ static int put_answer(msg_mongo_session *s, const msg_actor *actor, const msg_me
 static int answer_as(msg_mongo_session *s, const msg_settings *settings, const msg_mongo_own *own,
                      const msg_message *request, msg_err *err) {
   msg_actor actor = {own->row.node, own->row.process, settings};
-  msg_list one = {(msg_message *)request, 1, 1};
+  msg_list one = {.at = (msg_message *)request, .n = 1};
   bool won = false;
   const char *level = request->value.type == MSG_TEXT ? request->value.p : "";
   int rc = s->base.ops->seen(&s->base, &actor, &one, &won, err);

@@ -1,6 +1,5 @@
 /* watch.c - the cursor thread of one queue: the messages that its change stream tells, or a
- * doorbell from a counter of the server's where there is none; and what keeps the queue in order:
- * deadlines, heartbeats, answers to status requests. */
+ * doorbell from a counter of the server's where there is none. Between two rounds of it, upkeep. */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -11,24 +10,14 @@
 #include "base/thread.h"
 #include "store/mongo/arrival.h"
 #include "store/mongo/catalog.h"
-#include "store/mongo/group.h"
 #include "store/mongo/interest.h"
-#include "store/mongo/lane.h"
-#include "store/mongo/presence.h"
-#include "store/mongo/query.h"
 #include "store/mongo/reach.h"
-#include "store/mongo/registry.h"
-#include "store/mongo/rivals.h"
 #include "store/mongo/status.h"
 #include "store/mongo/stream.h"
 #include "store/mongo/tend.h"
 #include "store/mongo/topics.h"
+#include "store/mongo/upkeep.h"
 #include "store/mongo/where.h"
-
-#define ROUND_MS   500   /* one getMore: a stop waits no longer */
-#define REFRESH_MS 10000 /* what is due next is asked again: claims of others are not heard; and */
-#define ASKED_MS   1000  /* that soon when a claim here found nothing */
-#define RETRY_MS   1000  /* what is due and could not be moved, or could not be asked for */
 
 typedef struct mongo_watch {
   msg_watch base;
@@ -42,17 +31,11 @@ typedef struct mongo_watch {
   /* cursor thread only */
   msg_mongo_stream stream;
   uint64_t interest; /* what the stream was opened for */
-  msg_texts rivals;
-  bool claims;     /* told to them */
+  msg_mongo_upkeep upkeep;
   bool begun;      /* the first event was given */
   msg_event *told; /* by the last round: those from told_next on are still to be given */
   size_t told_count, told_next, told_cap;
-  int64_t due_ms;               /* store's clock: the next deadline */
-  int64_t writes;               /* polling: the server's count at the last look; -1 not known */
-  int64_t beat_ms;              /* monotonic: the next heartbeat, ... */
-  int64_t refresh_ms, asked_ms; /* and the next refresh, the last time the server was asked */
-  bool asked;                   /* it shall be asked soon */
-  int64_t lanes_ms;             /* monotonic: when to look whether our lanes are there; MSG_NEVER */
+  int64_t writes; /* polling: the server's count at the last look; -1 not known */
   /* shared */
   atomic_bool woken;
 } mongo_watch;
@@ -60,176 +43,6 @@ typedef struct mongo_watch {
 /* The queue has collections; one stream of the database tells of them. */
 static bool is_of_many(const mongo_watch *w) {
   return w->session->queue->layout->lanes;
-}
-
-static void call_lanes(mongo_watch *w) {
-  w->lanes_ms = is_of_many(w) ? 0 : MSG_NEVER;
-}
-
-/* --- deadlines ----------------------------------------------------------------------------- */
-
-static int64_t now_of(const mongo_watch *w) {
-  return msg_mongo_now_ms(w->store);
-}
-
-static void at_latest(int64_t *at_ms, int64_t ms) {
-  if (ms < *at_ms)
-    *at_ms = ms;
-}
-
-/* Asks for the next deadline; again soon, if it could not be asked. */
-static void ask(mongo_watch *w) {
-  int64_t at_ms = MSG_NEVER, noted_ms = msg_mongo_take_due(w->store, w->session->queue);
-  if (msg_mongo_deadline_tended(w->session, &at_ms, NULL) != MSG_OK)
-    at_ms = now_of(w) + RETRY_MS;
-  at_latest(&at_ms, noted_ms);
-  w->due_ms = at_ms;
-  w->asked_ms = msg_clock_mono_ms();
-  w->asked = false;
-}
-
-static void refresh(mongo_watch *w) {
-  ask(w);
-  w->refresh_ms = w->asked_ms + REFRESH_MS;
-  if (!w->streams) /* no word of a drop comes */
-    call_lanes(w);
-}
-
-struct readiness {
-  const bson_t *filter;
-  bool ready;
-};
-
-static int look_ready(msg_mongo_session *at, msg_mongo_use *u, void *arg, msg_err *err) {
-  struct readiness *r = arg;
-  return r->ready ? MSG_OK
-                  : msg_mongo_any(u, at->names.messages, "watch", r->filter, NULL, ROUND_MS,
-                                  &r->ready, err);
-}
-
-/* Does something wait that is claimed here? That a Java node gave a lock back is not told by the
- * stream. */
-static bool is_anything_ready(mongo_watch *w) {
-  msg_mongo_use u;
-  bool ready = false;
-  bson_t filter = BSON_INITIALIZER;
-  if (!msg_mongo_interest_claimed(w->session, &filter)) {
-    bson_destroy(&filter);
-    return false;
-  }
-  BSON_APPEND_BOOL(&filter, "exclusive", true);
-  msg_mongo_append_untaken(&filter);
-  if (msg_mongo_take(w->store, "watch", &u, NULL) == MSG_OK) {
-    struct readiness look = {&filter, false};
-    msg_mongo_everywhere(w->session, &u, look_ready, &look, NULL);
-    ready = look.ready;
-    msg_mongo_give(&u);
-  }
-  bson_destroy(&filter);
-  return ready;
-}
-
-static int sweep_at(msg_mongo_session *at, msg_mongo_use *u, void *arg, msg_err *err) {
-  const mongo_watch *w = arg;
-  int moved = 1, rc = MSG_OK;
-  while (rc == MSG_OK && moved && !atomic_load(&w->woken))
-    rc = msg_mongo_sweep(at, u, w->settings.max_attempts, true, &moved, err);
-  return rc;
-}
-
-/* Moves what is due. */
-static void sweep(mongo_watch *w) {
-  msg_mongo_use u;
-  if (msg_mongo_take(w->store, "sweep", &u, NULL) == MSG_OK)
-    msg_mongo_everywhere(w->session, &u, sweep_at, w, NULL);
-  msg_mongo_give(&u);
-}
-
-/* A group whose head went without our doing: nobody else may call the next. True: one goes on. */
-static bool tend_groups(mongo_watch *w) {
-  int moved = 0;
-  msg_mongo_sweep_groups(w->session, &moved, NULL);
-  return moved > 0;
-}
-
-static int look_grouped(msg_mongo_session *at, msg_mongo_use *u, void *arg, msg_err *err) {
-  (void)arg;
-  return msg_mongo_is_grouped(at) ? MSG_OK : msg_mongo_look_grouped(at, u, err);
-}
-
-static void look_for_groups(mongo_watch *w) {
-  msg_mongo_use u;
-  bson_t *head = BCON_NEW("topic", "{", "$gt", BCON_UTF8(""), "}", "sq.head", BCON_BOOL(true));
-  if (msg_mongo_take(w->store, "look at groups", &u, NULL) == MSG_OK)
-    msg_mongo_wherever(w->session, &u, head, look_grouped, NULL, NULL);
-  msg_mongo_give(&u);
-  bson_destroy(head);
-}
-
-/* The others shall know whether claims wait here, and we of theirs. */
-static void beat(mongo_watch *w, bool claims) {
-  msg_mongo_use u;
-  if (msg_mongo_take(w->store, "announce", &u, NULL) == MSG_OK) {
-    msg_mongo_heartbeat(w->session, &u, NULL);
-    if (claims)
-      msg_mongo_rivals_load(w->session, &u, &w->rivals, NULL);
-  }
-  msg_mongo_give(&u);
-  w->claims = claims;
-  w->beat_ms = msg_clock_mono_ms() + msg_mongo_beat_ms(w->session);
-}
-
-/* Lanes of ours that somebody dropped, hastily, are made anew. */
-static void keep_lanes(mongo_watch *w) {
-  msg_mongo_use u;
-  bool kept = false;
-  if (msg_mongo_take(w->store, "watch", &u, NULL) == MSG_OK)
-    kept = msg_mongo_lanes_keep(w->session, &u, NULL) == MSG_OK;
-  msg_mongo_give(&u);
-  w->lanes_ms = kept ? MSG_NEVER : msg_clock_mono_ms() + RETRY_MS;
-}
-
-/* Does what the time asks for. True: something may have changed by it. */
-static bool tend(mongo_watch *w) {
-  int64_t mono_ms = msg_clock_mono_ms();
-  bool claims = msg_mongo_interest_claims(w->session);
-  if (mono_ms >= w->beat_ms || claims != w->claims)
-    beat(w, claims);
-  if (mono_ms >= w->lanes_ms)
-    keep_lanes(w);
-  msg_mongo_registry_tend(w->session);
-  at_latest(&w->due_ms, msg_mongo_take_due(w->store, w->session->queue));
-  w->asked = msg_mongo_take_asked(w->store, w->session->queue) || w->asked;
-  if (now_of(w) >= w->due_ms) {
-    sweep(w);
-    refresh(w);
-    if (now_of(w) >= w->due_ms) /* it could not be moved */
-      w->due_ms = now_of(w) + RETRY_MS;
-    return !w->streams; /* which tells what the sweep moved */
-  }
-  if (w->asked && mono_ms >= w->asked_ms + ASKED_MS)
-    ask(w);
-  bool called = tend_groups(w);
-  if (mono_ms < w->refresh_ms)
-    return called;
-  refresh(w);
-  look_for_groups(w);
-  return is_anything_ready(w) || called;
-}
-
-/* How long one round may take: until the next thing to do. */
-static int64_t round_ms(const mongo_watch *w, int64_t deadline_mono_ms) {
-  int64_t mono_ms = msg_clock_mono_ms(), ms = ROUND_MS;
-  at_latest(&ms, deadline_mono_ms - mono_ms);
-  at_latest(&ms, w->refresh_ms - mono_ms);
-  at_latest(&ms, w->beat_ms - mono_ms);
-  if (w->lanes_ms != MSG_NEVER)
-    at_latest(&ms, w->lanes_ms - mono_ms);
-  if (w->asked)
-    at_latest(&ms, w->asked_ms + ASKED_MS - mono_ms);
-  if (w->due_ms != MSG_NEVER)
-    at_latest(&ms, w->due_ms - now_of(w));
-  return ms < 1 ? 1 : ms;
 }
 
 /* --- events -------------------------------------------------------------------------------- */
@@ -267,7 +80,7 @@ static int tell_message(mongo_watch *w, msg_message *m) {
   e->message = *m;
   if (m->exclusive)
     e->turn_ms = MSG_MONGO_TURN_MS *
-                 (int64_t)msg_mongo_rivals_before(&w->rivals, msg_process_self(), &m->id);
+                 (int64_t)msg_mongo_rivals_before(&w->upkeep.rivals, msg_process_self(), &m->id);
   return MSG_OK;
 }
 
@@ -283,7 +96,7 @@ static void give_told(mongo_watch *w, msg_event *out) {
  * none that came. */
 static int tell_insert(mongo_watch *w, const bson_t *doc) {
   msg_message m;
-  int rc = msg_mongo_message(doc, now_of(w), false, &m, NULL);
+  int rc = msg_mongo_message(doc, msg_mongo_now_ms(w->store), false, &m, NULL);
   if (rc != MSG_OK)
     return rc == MSG_CORRUPT ? MSG_OK : tell_change(w);
   bool plain = strcmp(m.processed_by, "[]") == 0, blocked = m.state == MSG_STATE_BLOCKED;
@@ -319,7 +132,7 @@ static int take_insert(mongo_watch *w, const char *collection, const bson_t *doc
   if (!note_place(w, collection, &a))
     return MSG_OK;
   if (a.until_ms != 0)
-    at_latest(&w->due_ms, a.until_ms);
+    msg_mongo_upkeep_due(&w->upkeep, a.until_ms);
   if (a.has_id && !a.answer && a.topic && strcmp(a.topic, MSG_MONGO_STATUS_TOPIC) == 0)
     msg_mongo_status_answer(w->session, &w->settings, &a.id, NULL);
   bool wanted = a.until_ms == 0 && msg_mongo_arrival_concerns(w->session, &a);
@@ -328,7 +141,7 @@ static int take_insert(mongo_watch *w, const char *collection, const bson_t *doc
 
 /* Somebody gave something back, at once or after a delay. */
 static int take_update(mongo_watch *w) {
-  w->asked = true;
+  msg_mongo_upkeep_ask(&w->upkeep);
   return tell_change(w);
 }
 
@@ -340,7 +153,7 @@ static void forget(mongo_watch *w, const char *collection) {
   msg_mongo_session at = msg_mongo_session_at(w->session, p);
   msg_mongo_forget_indexes(&at);
   if (p->kind == MSG_MONGO_LANES)
-    call_lanes(w);
+    msg_mongo_upkeep_lanes(&w->upkeep);
 }
 
 /* Errors: MSG_CORRUPT what ends a stream. */
@@ -404,7 +217,7 @@ static bool is_too_narrow(const mongo_watch *w) {
 static int follow_anew(mongo_watch *w, msg_err *err) {
   msg_mongo_stream_close(&w->stream);
   int rc = open_stream(w, err);
-  call_lanes(w);
+  msg_mongo_upkeep_lanes(&w->upkeep);
   return rc == MSG_OK ? tell_change(w) : rc;
 }
 
@@ -473,8 +286,7 @@ static void nap(mongo_watch *w, int64_t ms) {
 static int look_at_count(mongo_watch *w, int64_t wait_ms, msg_err *err) {
   int64_t writes = -1;
   msg_err own = MSG_ERR_INIT;
-  at_latest(&wait_ms, w->settings.poll_pause_ms);
-  nap(w, wait_ms);
+  nap(w, wait_ms < w->settings.poll_pause_ms ? wait_ms : w->settings.poll_pause_ms);
   int rc = count_writes(w, &writes, &own);
   clear_told(w);
   if (rc == MSG_AUTH || rc == MSG_UNSUPPORTED)
@@ -514,9 +326,7 @@ static int begin(mongo_watch *w, const msg_settings *settings, msg_err *err) {
   w->session = (msg_mongo_session *)session;
   w->streams = w->store->replicated && settings->use_change_stream;
   w->writes = -1;
-  w->due_ms = MSG_NEVER;
-  call_lanes(w);
-  w->beat_ms = msg_clock_mono_ms() + msg_mongo_beat_ms(w->session);
+  msg_mongo_upkeep_begin(&w->upkeep, w->session, &w->settings, &w->woken);
   if (!w->streams)
     return say_polling(w);
   atomic_store(&w->store->streams, true);
@@ -551,11 +361,11 @@ static int wait_for_events(mongo_watch *w, int64_t deadline_mono_ms, msg_err *er
   while (rc == MSG_OK && w->told_next == w->told_count) {
     if (atomic_load(&w->woken))
       return stopped(w, err);
-    if (tend(w))
+    if (msg_mongo_upkeep_tend(&w->upkeep, w->streams))
       return tell_change(w) == MSG_OK ? MSG_OK : msg_err_nomem(err);
     if (msg_clock_mono_ms() >= deadline_mono_ms)
       return msg_err_set(err, MSG_TIMEOUT, "watch '%s': nothing came", w->session->queue->name);
-    int64_t wait_ms = round_ms(w, deadline_mono_ms);
+    int64_t wait_ms = msg_mongo_upkeep_pause_ms(&w->upkeep, deadline_mono_ms);
     rc = w->streams ? follow(w, wait_ms, err) : look_at_count(w, wait_ms, err);
     if (rc != MSG_OK && atomic_load(&w->woken)) /* which ended it */
       return stopped(w, err);
@@ -601,7 +411,7 @@ void msg_mongo_watch_close(msg_watch *base) {
   msg_mongo_stream_close(&w->stream);
   clear_told(w);
   msg_free(w->told);
-  msg_texts_clear(&w->rivals);
+  msg_mongo_upkeep_clear(&w->upkeep);
   if (w->session)
     w->base.ops->session_close(&w->session->base);
   msg_settings_clear(&w->settings);

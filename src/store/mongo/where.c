@@ -65,8 +65,9 @@ static int look(msg_mongo_use *u, const msg_mongo_places *places, const msg_oid 
   return rc;
 }
 
-int msg_mongo_locate(const msg_mongo_session *s, msg_mongo_use *u, const msg_oid *ids, size_t n,
-                     msg_mongo_spots *out, msg_err *err) {
+/* All of them, by looking. *out is the caller's, also on failure. */
+static int locate(const msg_mongo_session *s, msg_mongo_use *u, const msg_oid *ids, size_t n,
+                  msg_mongo_spots *out, msg_err *err) {
   msg_mongo_places places = {0};
   *out = (msg_mongo_spots){0};
   if (!s->queue->layout->lanes)
@@ -99,7 +100,7 @@ int msg_mongo_where_each(msg_mongo_session *s, const char *what, const msg_oid *
   int rc = msg_mongo_take_bounded(s, what, &u, err);
   if (rc != MSG_OK)
     return rc;
-  rc = msg_mongo_locate(s, &u, id, 1, &spots, err);
+  rc = locate(s, &u, id, 1, &spots, err);
   if (rc == MSG_OK)
     rc = each_spot(s, &u, &spots, fn, arg, err);
   msg_mongo_spots_clear(&spots);
@@ -175,7 +176,7 @@ int msg_mongo_recall(const msg_mongo_session *s, msg_mongo_use *u, const char *n
   if (rc == MSG_OK && unknown.n && !u)
     rc = msg_err_set(err, MSG_UNSUPPORTED, "where: messages that were not met");
   if (rc == MSG_OK && unknown.n)
-    rc = msg_mongo_locate(s, u, unknown.at, unknown.n, &others, err);
+    rc = locate(s, u, unknown.at, unknown.n, &others, err);
   for (size_t i = 0; rc == MSG_OK && i < others.n; i++)
     rc = add_all(out, others.at[i].place, others.at[i].ids.at, others.at[i].ids.n, err);
   msg_mongo_spots_clear(&others);
