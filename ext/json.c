@@ -18,7 +18,8 @@ static int malformed(sqlite3_stmt *stmt, int sqlite_rc, const msg_value *text, c
                      msg_show(text->p).s, object ? "json_object()" : "json_array()");
 }
 
-/* json_type of the whole text, for texts without members; "" if malformed. */
+/* json_type of the whole text, for texts without members; "" if malformed. (json_valid says no when
+ * memory is out.) */
 static int type_of(msg_connection *c, const msg_value *text, char *out, size_t size, msg_err *err) {
   sqlite3_stmt *stmt;
   int rc = msg_nested_take(c, MSG_NESTED_TYPE, &stmt, err);
@@ -27,12 +28,10 @@ static int type_of(msg_connection *c, const msg_value *text, char *out, size_t s
   int step = sqlite3_bind_text64(stmt, 1, text->p, text->n, SQLITE_STATIC, SQLITE_UTF8);
   if (step == SQLITE_OK)
     step = sqlite3_step(stmt);
-  if (step == SQLITE_ROW) {
-    const char *type = (const char *)sqlite3_column_text(stmt, 0);
-    snprintf(out, size, "%s", type ? type : "");
-  } else {
-    rc = msg_nested_fail(stmt, step, "JSON", err);
-  }
+  const char *type = step == SQLITE_ROW ? (const char *)sqlite3_column_text(stmt, 0) : NULL;
+  snprintf(out, size, "%s", type ? type : "");
+  if (!type && step != SQLITE_ERROR)
+    rc = msg_nested_fail(stmt, step == SQLITE_ROW ? SQLITE_NOMEM : step, "JSON", err);
   msg_nested_give(c, stmt);
   return rc;
 }

@@ -29,6 +29,7 @@ static const char *const STATEMENTS[] = {
     "SELECT msg_send('news', 'text', '{\"priority\": 3, \"msg\": \"m\", \"map\": {\"a\": null}}')",
     "SELECT msg_send('news', json_object('a', 1), '{\"recipients\": [\"me\", \"you\"]}')",
     "SELECT msg_enqueue('work', x'0102', '{\"group\": \"g\", \"key\": \"k2\"}')",
+    "SELECT msg_enqueue('work', 1, '{}')",
     "INSERT INTO msg_messages(topic, value) VALUES ('news', 1), ('news', 2)",
     "SELECT msg_await('news', 0)",
     "SELECT msg_await(NULL, 0)",
@@ -57,6 +58,7 @@ static const char *const STATEMENTS[] = {
     "SELECT * FROM msg_messages WHERE topic = 'work' AND state IN ('ready', 'claimed')",
     "DELETE FROM msg_messages WHERE id = 'aaaaaaaaaaaaaaaaaaaaaaab'",
     "UPDATE msg_messages SET priority = 5 WHERE id = 'aaaaaaaaaaaaaaaaaaaaaaab'",
+    "UPDATE msg_messages SET priority = n.p FROM (SELECT 5 AS p) AS n WHERE topic = 'work'",
     "SELECT count(*) FROM msg_topics, msg_queues, msg_locks, msg_participants, msg_lanes",
     "SELECT count(*) FROM msg_listeners, msg_cursors, msg_stats, msg_settings, msg_doctor",
     "DROP TABLE IF EXISTS w; CREATE VIRTUAL TABLE temp.w USING msg_queue(topic='work', total "

@@ -338,6 +338,18 @@ class Memory(support.Case):
         a.one("""SELECT msg_open('local', '{"sender_id":"a"}')""")
         self.assertEqual(a.values("news"), [1])
 
+    def test_who_shares_a_memory_database_may_send_while_another_waits_by_the_scalar_form(self):
+        for uri in ("file:%s?mode=memory&cache=shared", "file:/%s?vfs=memdb"):
+            uri %= os.path.basename(self.directory)
+            a, b = self.db("a", path=uri, uri=True), self.db("b", path=uri, uri=True)
+            a.one("SELECT msg_listen('news')")
+            for wait, put in ((lambda: a.wait("news", 15000), lambda: b.send("news", 1)),
+                              (lambda: a.claim("work", 1000, 15000), lambda: b.enqueue("work", 1))):
+                waiting = support.Background(wait)
+                time.sleep(.1)
+                put()
+                self.assertEqual(waiting.result()["value"], 1, uri)
+
     def test_a_temp_file_database(self):
         a = self.db(path="")
         a.enqueue("work", 1)
