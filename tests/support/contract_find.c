@@ -53,7 +53,9 @@ static void fill_others(contract *k) {
   contract_await(k, "n1", NULL, 4); /* directs: processed */
   for (int i = 0; i < 20; i++)
     PUT(.topic = topics[i % 5], .exclusive = i % 2, .ttl_ms = 50, .to = i % 3 ? NULL : "n1");
-  contract_pass(k, 51); /* expired */
+  for (int i = 0; i < 20; i++)
+    PUT(.topic = topics[i % 5], .exclusive = i % 2, .delay_ms = 40, .to = i % 3 ? NULL : "n1");
+  contract_pass(k, 51); /* expired; due, and not swept */
 }
 
 static void fill(contract *k) {
