@@ -14,7 +14,8 @@
 #define NAMES_MAX     MSG_LOCAL_NAMES_MAX
 #define PARAMETER_MAX (2 * NAMES_MAX + 32)
 
-/* ?1 is the queue, ?2 the time of the browse: what is past delete_at is shown as expired. */
+/* ?1 is the queue, ?2 the time of the browse: what is past delete_at is shown as expired, what is
+ * past its delay as ready. */
 #define ALIVE "(m.delete_at IS NULL OR m.delete_at > ?2)"
 #define OTHER                                                                                      \
   "m.state > 2 AND m.state <> 6 AND m.state <> 7 AND m.state <> 8 AND " /* MSG_LOCAL_OTHER */
@@ -42,7 +43,8 @@ static const struct arm {
     {BIT(READY), "other", OTHER "m.state BETWEEN 3 AND 3 AND " ALIVE, NULL},
     {BIT(READY), "live", "m.state = 8 AND " ALIVE, NULL},
     {BIT(READY), "other", OTHER "m.state BETWEEN 9 AND 9 AND " ALIVE " AND " WAITING, NULL},
-    {BIT(DELAYED), "other", OTHER "m.state BETWEEN 4 AND 4 AND " ALIVE, NULL},
+    {BIT(READY), "delayed", "m.state = 4 AND m.due <= ?2 AND " ALIVE, NULL},
+    {BIT(DELAYED), "other", OTHER "m.state BETWEEN 4 AND 4 AND m.due > ?2 AND " ALIVE, NULL},
     {BIT(CLAIMED), NULL, "m.state IN (1, 6) AND " HELD " IS NOT NULL", &CLAIM_TABLE},
     {BIT(BLOCKED), "other", OTHER "m.state BETWEEN 5 AND 5 AND " ALIVE, NULL},
     {BIT(PROCESSED), "other", OTHER "m.state BETWEEN 9 AND 9 AND " ALIVE " AND NOT " WAITING, NULL},

@@ -13,9 +13,13 @@
 #define WAITING   MSG_LOCAL_WAITING("m.seq")
 #define OF(index) " FROM @.msg_store_message AS m INDEXED BY msg_store_message_" index " WHERE "
 
-/* One arm a stored state, each on an index alone that is ordered by topic. What is past its life
- * and not swept yet is taken off again; `first` is the lowest number, whose time is that of the
- * oldest. */
+/* One arm a stored state, each on an index alone that is ordered by topic. What is past its life or
+ * its delay and not swept yet is taken off again, and what is past its delay counted as ready;
+ * `first` is the lowest number, whose time is that of the oldest. */
+/* clang-format off */
+#define DUE                                                                                        \
+  OF("delayed") "state = 4 AND due <= ?2 AND queue = ?1"                                           \
+                " AND (delete_at IS NULL OR delete_at > ?2) GROUP BY topic"
 static const char sql_topics[] =
     "SELECT topic, r, d, c, b, x, live,"
     " coalesce((SELECT m.timestamp FROM @.msg_store_message AS m WHERE m.seq = first), 0) FROM ("
@@ -23,32 +27,27 @@ static const char sql_topics[] =
     " sum(n * (kind = 'c')) AS c, sum(n * (kind = 'b')) AS b, sum(n * (kind = 'x')) AS x,"
     " sum(n * live) AS live, min(first) AS first FROM ("
     "SELECT topic, 'r' AS kind, 0 AS live, count(*) AS n, min(seq) AS first"
-    " FROM @.msg_store_ready WHERE queue = ?1 GROUP BY topic"
-    " UNION ALL SELECT topic, 'r', 0, count(*), min(seq)" OF(
-        "mortal") "state = 2 AND queue = ?1 GROUP BY topic"
-                  " UNION ALL SELECT topic, 'r', 1, count(*), min(seq)" OF(
-                      "live") "state = 8 AND queue = ?1 GROUP BY topic"
-                              " UNION ALL SELECT topic, " KIND
-                              ", state = 9, count(*), min(seq)" OF("other") MSG_LOCAL_OTHER
-    " AND queue = ?1"
-    " AND (state <> 9 OR " WAITING ") GROUP BY topic, state"
-    " UNION ALL SELECT " MSG_LOCAL_MESSAGE(
-        "topic",
-        "c.seq") " AS of, 'c', 0, count(*), min(seq)"
-                 " FROM @.msg_store_claim AS c WHERE c.lease NOT NULL AND " MSG_LOCAL_MESSAGE(
-                     "queue",
-                     "c.seq") " = ?1 GROUP BY of"
-                              " UNION ALL SELECT topic, 'x', 0, count(*), NULL" OF(
-                                  "dead") "state = 7 AND queue = ?1 GROUP BY topic"
-                                          " UNION ALL SELECT topic, " KIND
-                                          ", state IN (8, 9), -count(*), NULL" OF(
-                                              "expiry") "delete_at IS NOT NULL AND state <> 6"
-                                                        " AND delete_at <= ?2 AND queue = ?1 AND "
-                                                        "(state <> 9 "
-                                                        "OR " WAITING ") GROUP BY topic, state"
-                                                        ") GROUP BY topic HAVING max(abs(r), "
-                                                        "abs(d), abs(c), "
-                                                        "abs(b), abs(x)) > 0) ORDER BY topic";
+    "  FROM @.msg_store_ready WHERE queue = ?1 GROUP BY topic"
+    " UNION ALL SELECT topic, 'r', 0, count(*), min(seq)"
+        OF("mortal") "state = 2 AND queue = ?1 GROUP BY topic"
+    " UNION ALL SELECT topic, 'r', 1, count(*), min(seq)"
+        OF("live") "state = 8 AND queue = ?1 GROUP BY topic"
+    " UNION ALL SELECT topic, " KIND ", state = 9, count(*), min(seq)"
+        OF("other") MSG_LOCAL_OTHER " AND queue = ?1"
+    "  AND (state <> 9 OR " WAITING ") GROUP BY topic, state"
+    " UNION ALL SELECT " MSG_LOCAL_MESSAGE("topic", "c.seq") " AS of, 'c', 0, count(*), min(seq)"
+    "  FROM @.msg_store_claim AS c WHERE c.lease NOT NULL"
+    "  AND " MSG_LOCAL_MESSAGE("queue", "c.seq") " = ?1 GROUP BY of"
+    " UNION ALL SELECT topic, 'x', 0, count(*), NULL"
+        OF("dead") "state = 7 AND queue = ?1 GROUP BY topic"
+    " UNION ALL SELECT topic, " KIND ", state IN (8, 9), -count(*), NULL"
+        OF("expiry") "delete_at IS NOT NULL AND state <> 6 AND delete_at <= ?2 AND queue = ?1"
+    "  AND (state <> 9 OR " WAITING ") GROUP BY topic, state"
+    " UNION ALL SELECT topic, 'd', 0, -count(*), NULL" DUE
+    " UNION ALL SELECT topic, 'r', NOT exclusive, count(*), NULL" DUE ", exclusive"
+    ") GROUP BY topic"
+    " HAVING max(abs(r), abs(d), abs(c), abs(b), abs(x)) > 0) ORDER BY topic";
+/* clang-format on */
 
 /* The queues in a table (or partial index), by skipping through it. */
 #define QUEUES_IN(table, where)                                                                    \

@@ -43,20 +43,24 @@ static bool read_oid(sqlite3_stmt *stmt, int i, msg_oid *out) {
   return is_null(stmt, i) || msg_oid_parse((const char *)sqlite3_column_text(stmt, i), out);
 }
 
-static bool read_state(int stored, bool claimed, bool expired, enum msg_state *out) {
+/* What time has changed counts before a sweep meets it. */
+static bool read_state(int stored, bool claimed, int64_t now_ms, msg_message *m) {
+  enum msg_state *out = &m->state;
   switch (claimed ? MSG_LOCAL_CLAIMED : (enum msg_local_state)stored) {
   case MSG_LOCAL_READY:
   case MSG_LOCAL_MORTAL:
   case MSG_LOCAL_ADDRESSED:
   case MSG_LOCAL_LIVE:
   case MSG_LOCAL_DIRECT: *out = MSG_STATE_READY; break;
-  case MSG_LOCAL_DELAYED: *out = MSG_STATE_DELAYED; break;
+  case MSG_LOCAL_DELAYED:
+    *out = m->deliver_at_ms <= now_ms ? MSG_STATE_READY : MSG_STATE_DELAYED;
+    break;
   case MSG_LOCAL_BLOCKED: *out = MSG_STATE_BLOCKED; break;
   case MSG_LOCAL_CLAIMED: *out = MSG_STATE_CLAIMED; return true;
   case MSG_LOCAL_DEAD: *out = MSG_STATE_DEAD; return true;
   default: return false;
   }
-  if (expired)
+  if (m->delete_at_ms <= now_ms)
     *out = MSG_STATE_EXPIRED;
   return true;
 }
@@ -149,8 +153,7 @@ int msg_local_read_row(sqlite3_stmt *stmt, int64_t now_ms, msg_message *out, msg
   msg_message_init(out);
   read_numbers(stmt, &m);
   if (!read_oid(stmt, ID, &m.id) || !read_oid(stmt, IN_ANSWER_TO, &m.in_answer_to) ||
-      !read_state(sqlite3_column_int(stmt, STATE), !is_null(stmt, LEASE), m.delete_at_ms <= now_ms,
-                  &m.state))
+      !read_state(sqlite3_column_int(stmt, STATE), !is_null(stmt, LEASE), now_ms, &m))
     return corrupt(stmt, m.seq, err);
   read_texts(stmt, &m, &nomem);
   read_value(stmt, VALUE, JSON, &m.value, &nomem);
