@@ -171,8 +171,8 @@ static int set_change(msg_update *u, int f, sqlite3_value *v, msg_err *err) {
   return rc;
 }
 
-/* A ttl that is named begins anew, though it is the same; but an UPDATE ... FROM gives every column,
- * whether it names it or not. */
+/* A ttl that is named begins anew, though it is the same; but an UPDATE ... FROM gives every
+ * column, whether it names it or not. */
 static int read_change(msg_connection *c, const msg_message *m, int f, sqlite3_value **columns,
                        msg_update *u, msg_err *err) {
   bool is_same = false, from = !sqlite3_value_nochange(columns[MSG_FIELD_ID]);

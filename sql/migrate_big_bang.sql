@@ -1,7 +1,7 @@
 -- migrate_big_bang.sql: moves everything that waits in one go, while nothing works on the old side.
 --
 --   $ sqlite3 shop.db                       -- or any file; after a bridge, the bridge's
---   sqlite> .load msg
+--   sqlite> .load build/msg
 --   sqlite> SELECT msg_open('env:NEW', '{"sender_id": "new", "write_timeout_ms": 60000}');
 --   sqlite> SELECT msg_open('local', '{"sender_id": "old"}');
 --   sqlite> .read sql/migrate_big_bang.sql

@@ -1,6 +1,6 @@
 -- migrate_bridge.sql: moves a queue while both sides are live. One reading is one pass; it is read again and again:
 --
---   $ { echo ".load msg
+--   $ { echo ".load build/msg
 --   SELECT msg_open('env:NEW', '{\"sender_id\": \"new\"}');
 --   SELECT msg_open('env:OLD', '{\"sender_id\": \"old\"}');"
 --       yes ".read sql/migrate_bridge.sql"; } | sqlite3 bridge.db

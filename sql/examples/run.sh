@@ -11,6 +11,7 @@ work=$(mktemp -d)
 trap 'kill $(jobs -p) 2>/dev/null || true; rm -rf "$work"' EXIT
 db=$work/demo.db
 began=$SECONDS
+export MONGOC_DISABLE_SHM=1 # else whoever gets the process id of one that was killed prints a warning
 batch_size=50
 
 bold='' dim='' plain=''

@@ -24,6 +24,26 @@ class Claims(OwnServer):
         self.assertEqual(b.claim("work")["value"], 1)
 
 
+class Gone(OwnServer):
+    """Lanes and topics come and go: what is dropped under a step of a claim has nothing."""
+
+    NAMESPACE_NOT_FOUND, QUERY_PLAN_KILLED = 26, 175
+    STEPS = [("find", QUERY_PLAN_KILLED), ("update", QUERY_PLAN_KILLED),
+             ("aggregate", NAMESPACE_NOT_FOUND), ("aggregate", QUERY_PLAN_KILLED)]
+
+    def test_each_step_is_taken_again(self):
+        n = self.db("n", {"write_timeout_ms": 1000})
+        for i, (command, code) in enumerate(self.STEPS):
+            topic = "work-%d" % i
+            n.enqueue(topic, 1)
+            n.enqueue(topic, 2)
+            self.fail_point({"times": 2}, failCommands=[command], errorCode=code)
+            self.assertEqual(n.claim(topic)["value"], 1)
+            self.fail_point("alwaysOn", failCommands=[command], errorCode=code)
+            self.assertFails("msg: ", n.claim, topic)  # it was asked
+            self.fail_point("off")
+
+
 class BesideJava(OwnServer):
     def test_a_java_node_is_done_between_our_mark_and_our_look_at_its_lock(self):
         """Its mark beside ours tells: ours goes at once, not when the lease ends."""

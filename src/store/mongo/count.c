@@ -17,8 +17,8 @@ static void append_sum(bson_t *group, const char *key, const char *state) {
               "}", "}");
 }
 
-/* {$and: [whom has somebody, every one of whom is marked]}; what is hidden until its time keeps whom
- * it is for in sq.to. */
+/* {$and: [whom has somebody, every one of whom is marked]}; what is hidden until its time keeps
+ * whom it is for in sq.to. */
 static void append_all_took(bson_t *out, const bson_t *marked) {
   bson_t to = BSON_INITIALIZER;
   BCON_APPEND(&to, "$cond", "[", "{", "$isArray", BCON_UTF8("$$to"), "}", BCON_UTF8("$$to"), "[",

@@ -7,14 +7,12 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "store/mongo/browse.h"
 #include "store/mongo/catalog.h"
 #include "store/mongo/locks.h"
 #include "store/mongo/merge.h"
 #include "store/mongo/pipe.h"
 #include "store/mongo/query.h"
-#include "store/mongo/topics.h"
-
-#define LIST_MAX 10000 /* longer lists are compared here */
 
 struct msg_mongo_find {
   msg_find base;
@@ -48,107 +46,7 @@ static int copy_filter(const msg_filter *f, msg_filter *out) {
   return rc;
 }
 
-/* ---- what the server narrows ---- */
-
-static bool has_only(unsigned states, unsigned those) {
-  return states != 0 && (states & ~those) == 0;
-}
-
-static unsigned bit(enum msg_state s) {
-  return 1u << s;
-}
-
-/* States that only documents of ours can have. */
-static void append_states(bson_t *filter, const struct msg_mongo_find *f) {
-  unsigned states = f->filter.states;
-  if (has_only(states, bit(MSG_STATE_DEAD)))
-    BSON_APPEND_UTF8(filter, "sq.state", "dead");
-  else if (has_only(states, bit(MSG_STATE_DELAYED)))
-    BSON_APPEND_UTF8(filter, "sq.state", "delayed");
-  else if (has_only(states, bit(MSG_STATE_BLOCKED)))
-    BSON_APPEND_UTF8(filter, "sq.state", "blocked");
-  else if (has_only(states, bit(MSG_STATE_CLAIMED)) && f->locks.n == 0)
-    BSON_APPEND_UTF8(filter, "sq.state", "claimed");
-  else
-    msg_mongo_append_there(filter);
-}
-
-static void append_range(bson_t *filter, const char *key, const msg_range *r) {
-  bson_t in;
-  if (r->lo == INT64_MIN && r->hi == INT64_MAX)
-    return;
-  BSON_APPEND_DOCUMENT_BEGIN(filter, key, &in);
-  if (r->lo != INT64_MIN)
-    BSON_APPEND_INT64(&in, "$gte", r->lo);
-  if (r->hi != INT64_MAX)
-    BSON_APPEND_INT64(&in, "$lte", r->hi);
-  bson_append_document_end(filter, &in);
-}
-
-/* The least and the greatest id of a second. */
-static msg_oid edge(int64_t seq, int fill) {
-  msg_oid id;
-  int64_t seconds = seq >> 24;
-  memset(&id, fill, sizeof id);
-  for (int i = 0; i < 4; i++)
-    id.b[i] = (uint8_t)(seconds >> 8 * (3 - i));
-  return id;
-}
-
-static void append_id_bound(bson_t *and_, int *n, const char *op, const msg_oid *id) {
-  bson_t one, in;
-  char key[16];
-  snprintf(key, sizeof key, "%d", (*n)++);
-  BSON_APPEND_DOCUMENT_BEGIN(and_, key, &one);
-  BSON_APPEND_DOCUMENT_BEGIN(&one, "_id", &in);
-  msg_mongo_append_oid(&in, op, id);
-  bson_append_document_end(&one, &in);
-  bson_append_document_end(and_, &one);
-}
-
-#define SEQ_MAX ((INT64_C(1) << 56) - 1)
-
-static void append_id_bounds(bson_t *filter, const msg_filter *f) {
-  bson_t and_;
-  int n = 0;
-  bool lo = f->seq.lo > 0, hi = f->seq.hi < SEQ_MAX;
-  if (!f->has_id_lo && !f->has_id_hi && !lo && !hi)
-    return;
-  BSON_APPEND_ARRAY_BEGIN(filter, "$and", &and_);
-  if (f->has_id_lo)
-    append_id_bound(&and_, &n, "$gte", &f->id_lo);
-  if (f->has_id_hi)
-    append_id_bound(&and_, &n, "$lte", &f->id_hi);
-  if (lo) {
-    msg_oid id = edge(f->seq.lo < SEQ_MAX ? f->seq.lo : SEQ_MAX, 0);
-    append_id_bound(&and_, &n, "$gte", &id);
-  }
-  if (hi) {
-    msg_oid id = edge(f->seq.hi > 0 ? f->seq.hi : 0, 0xFF);
-    append_id_bound(&and_, &n, "$lte", &id);
-  }
-  bson_append_array_end(filter, &and_);
-}
-
-static void append_filter(bson_t *filter, const struct msg_mongo_find *f) {
-  const msg_filter *w = &f->filter;
-  if (w->topic_count && w->topic_count <= LIST_MAX)
-    msg_mongo_append_topics(filter, w->topics, w->topic_count);
-  if (w->sender_count && w->sender_count <= LIST_MAX)
-    msg_mongo_append_texts(filter, "sender", "$in", w->senders, w->sender_count, false);
-  if (w->id_count && w->id_count <= LIST_MAX)
-    msg_mongo_append_ids(filter, "_id", "$in", w->ids, w->id_count);
-  append_id_bounds(filter, w);
-  append_range(filter, "priority", &w->priority);
-  append_range(filter, "timestamp", &w->deliver_at_ms);
-  append_states(filter, f);
-}
-
-static bson_t *sort_of(const msg_filter *f) {
-  if (f->ordered)
-    return BCON_NEW("priority", BCON_INT32(1), "timestamp", BCON_INT32(1), "_id", BCON_INT32(1));
-  return BCON_NEW("_id", BCON_INT32(f->descending_seq ? -1 : 1));
-}
+/* ---- asking ---- */
 
 static void query_one(struct msg_mongo_find *f, const msg_mongo_place *p, const bson_t *filter,
                       const bson_t *sort) {
@@ -330,15 +228,18 @@ void msg_mongo_find_close(msg_find *base) {
   msg_free(f);
 }
 
+static bool may_be_locked(const msg_filter *f) {
+  return f->states == 0 || f->states & (1u << MSG_STATE_CLAIMED | 1u << MSG_STATE_READY |
+                                        1u << MSG_STATE_PROCESSED | 1u << MSG_STATE_EXPIRED);
+}
+
 static int query(struct msg_mongo_find *f, const msg_mongo_places *places, msg_err *err) {
-  bson_t filter = BSON_INITIALIZER, *sort = sort_of(&f->filter);
-  bool may_be_claimed = f->filter.states == 0 ||
-                        f->filter.states & (bit(MSG_STATE_CLAIMED) | bit(MSG_STATE_READY) |
-                                            bit(MSG_STATE_PROCESSED) | bit(MSG_STATE_EXPIRED));
-  int rc = may_be_claimed ? msg_mongo_locks_read(&f->u, places, NULL, f->now_ms, &f->locks, err)
-                          : MSG_OK;
+  bson_t filter = BSON_INITIALIZER, *sort = msg_mongo_browse_sort(&f->filter);
+  int rc = may_be_locked(&f->filter)
+               ? msg_mongo_locks_read(&f->u, places, NULL, f->now_ms, &f->locks, err)
+               : MSG_OK;
   if (rc == MSG_OK) {
-    append_filter(&filter, f);
+    msg_mongo_browse_append(&filter, &f->filter, f->locks.n > 0);
     if (places->n > 1)
       rc = query_many(f, places, &filter, sort, err);
     else

@@ -96,8 +96,6 @@ static int note_id(void *arg, const bson_t *doc, msg_err *err) {
 static int oldest(msg_mongo_session *s, msg_mongo_use *u, const msg_mongo_groups *g,
                   msg_mongo_ids *out, msg_err *err) {
   bson_t match = BSON_INITIALIZER;
-  const bson_t *doc;
-  int rc;
   msg_mongo_append_groups(&match, g);
   BSON_APPEND_UTF8(&match, "sq.state", "blocked");
   msg_mongo_append_alive(&match, msg_mongo_now_ms(s->store));
@@ -106,16 +104,11 @@ static int oldest(msg_mongo_session *s, msg_mongo_use *u, const msg_mongo_groups
                "sq.sent", BCON_INT32(1), "_id", BCON_INT32(1), "}", "}", "{", "$group", "{", "_id",
                "{", "t", BCON_UTF8("$topic"), "g", BCON_UTF8("$sq.group"), "}", "id", "{", "$first",
                BCON_UTF8("$_id"), "}", "}", "}", "]");
-  mongoc_collection_t *c = msg_mongo_collection(u, s->names.messages);
-  mongoc_cursor_t *cursor = mongoc_collection_aggregate(c, MONGOC_QUERY_NONE, pipeline, NULL, NULL);
-  while ((rc = msg_mongo_next(u, cursor, "look at groups", &doc, err)) == MSG_OK)
-    if ((rc = note_id(out, doc, err)) != MSG_OK)
-      break;
-  mongoc_cursor_destroy(cursor);
-  mongoc_collection_destroy(c);
+  int rc =
+      msg_mongo_aggregate_each(u, s->names.messages, "look at groups", pipeline, note_id, out, err);
   bson_destroy(pipeline);
   bson_destroy(&match);
-  return rc == MSG_NOTFOUND ? MSG_OK : rc;
+  return rc;
 }
 
 /* A head whose time has not come is delayed. */

@@ -149,8 +149,8 @@ typedef struct msg_mongo_result {
   int64_t matched, modified, inserted, deleted;
 } msg_mongo_result;
 
-/** update_many by filter and pipeline (a BSON array) or modifiers. Tried again on a passing error:
- *  it must be idempotent. out may be NULL. */
+/** update_many by filter and pipeline (a BSON array) or modifiers. Tried again on a passing error,
+ *  and where the collection is dropped under it: it must be idempotent. out may be NULL. */
 int msg_mongo_update(msg_mongo_use *u, const char *collection, const char *what,
                      const bson_t *filter, const bson_t *change, msg_mongo_result *out,
                      msg_err *err);
@@ -163,10 +163,20 @@ mongoc_cursor_t *msg_mongo_query(msg_mongo_use *u, const char *collection, const
 /** Next document of a cursor: MSG_OK, MSG_NOTFOUND at the end. *doc lives until the next call. */
 int msg_mongo_next(msg_mongo_use *u, mongoc_cursor_t *cursor, const char *what, const bson_t **doc,
                    msg_err *err);
-/** For each document of a query; a non-zero return of `row` ends it and is returned. */
+/** For each document of a query; a non-zero return of `row` ends it and is returned, but
+ *  MSG_NOTFOUND: that is all. A collection that is dropped before the first row has none. */
 typedef int (*msg_mongo_row_fn)(void *arg, const bson_t *doc, msg_err *err);
 int msg_mongo_each(msg_mongo_use *u, const char *collection, const char *what, const bson_t *filter,
                    const bson_t *opts, msg_mongo_row_fn row, void *arg, msg_err *err);
+/** The same of an aggregation ({pipeline: [...]}), by one reply if that is large enough. */
+int msg_mongo_aggregate_each(msg_mongo_use *u, const char *collection, const char *what,
+                             const bson_t *pipeline, msg_mongo_row_fn row, void *arg, msg_err *err);
+/** Run an aggregation until it gives its first row. *cursor is the caller's, also on an error;
+ *  *first lives until it is asked for the next. `opts` may be NULL. A collection that is dropped
+ *  meanwhile has nothing. Errors: MSG_NOTFOUND no row, those of msg_mongo_fail. */
+int msg_mongo_aggregate(msg_mongo_use *u, const char *collection, const char *what,
+                        const bson_t *pipeline, const bson_t *opts, mongoc_cursor_t **cursor,
+                        const bson_t **first, msg_err *err);
 
 /* ---- undone.c ---- */
 

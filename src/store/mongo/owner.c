@@ -71,8 +71,6 @@ static int note_either(void *arg, const bson_t *doc, msg_err *err) {
 /* The locks, then the messages, in this order: by one call. */
 static int read_both(msg_mongo_claiming *c, msg_err *err) {
   bson_t locks = BSON_INITIALIZER, mine = BSON_INITIALIZER;
-  const bson_t *doc;
-  int rc;
   msg_mongo_append_ids(&locks, "_id", "$in", c->ids.at, c->ids.n);
   msg_mongo_append_alive(&locks, c->now_ms);
   append_mine(&mine, c, &c->ids);
@@ -81,18 +79,12 @@ static int read_both(msg_mongo_claiming *c, msg_err *err) {
                "lock", "{", "$literal", BCON_BOOL(true), "}", "}", "}", "{", "$unionWith", "{",
                "coll", BCON_UTF8(c->s->names.messages), "pipeline", "[", "{", "$match",
                BCON_DOCUMENT(&mine), "}", "]", "}", "}", "]");
-  mongoc_collection_t *locked = msg_mongo_collection(c->u, c->s->names.locks);
-  mongoc_cursor_t *cursor =
-      mongoc_collection_aggregate(locked, MONGOC_QUERY_NONE, pipeline, NULL, NULL);
-  while ((rc = msg_mongo_next(c->u, cursor, "claim", &doc, err)) == MSG_OK)
-    if ((rc = note_either(c, doc, err)) != MSG_OK)
-      break;
-  mongoc_cursor_destroy(cursor);
-  mongoc_collection_destroy(locked);
+  int rc =
+      msg_mongo_aggregate_each(c->u, c->s->names.locks, "claim", pipeline, note_either, c, err);
   bson_destroy(pipeline);
   bson_destroy(&mine);
   bson_destroy(&locks);
-  return rc == MSG_NOTFOUND ? MSG_OK : rc;
+  return rc;
 }
 
 /* Those with a lock are in doubt: they go from what was read to *doubt. */

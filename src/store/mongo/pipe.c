@@ -4,8 +4,7 @@
 
 #include "store/mongo/document.h"
 
-#define TAG      "at"
-#define GONE_MAX 20
+#define TAG "at"
 
 static void append_stage(bson_t *stages, uint32_t *n, const char *name, const bson_t *what) {
   bson_t stage;
@@ -98,46 +97,20 @@ void msg_mongo_pipe_add(msg_mongo_pipe *p, const char *name, const bson_t *what)
   append_stage(&p->stages, &p->n, name, what);
 }
 
-/* A collection went between the reading of its name and of its rows: lanes come and go. */
-static bool is_gone(const msg_err *err) {
-  enum { NAMESPACE_NOT_FOUND = 26, QUERY_PLAN_KILLED = 175 };
-  return err->domain == MSG_DOMAIN_SERVER &&
-         (err->native == NAMESPACE_NOT_FOUND || err->native == QUERY_PLAN_KILLED);
-}
-
 int msg_mongo_pipe_run(msg_mongo_pipe *p, msg_mongo_use *u, const char *what, const bson_t *opts,
                        mongoc_cursor_t **cursor, const bson_t **first, msg_err *err) {
-  mongoc_collection_t *c = msg_mongo_collection(u, collection(p, 0));
-  msg_err own = MSG_ERR_INIT;
-  int rc = MSG_OK;
   bson_append_array_end(&p->doc, &p->stages);
-  *cursor = NULL;
-  for (int i = 0; i < GONE_MAX; i++) {
-    if (*cursor)
-      mongoc_cursor_destroy(*cursor);
-    *cursor = mongoc_collection_aggregate(c, MONGOC_QUERY_NONE, &p->doc, opts, NULL);
-    rc = msg_mongo_next(u, *cursor, what, first, &own);
-    if (rc == MSG_OK || rc == MSG_NOTFOUND || !is_gone(&own))
-      break;
-  }
-  if (rc != MSG_OK && rc != MSG_NOTFOUND && err)
-    *err = own;
-  mongoc_collection_destroy(c);
+  int rc = msg_mongo_aggregate(u, collection(p, 0), what, &p->doc, opts, cursor, first, err);
   bson_destroy(&p->doc);
   return rc;
 }
 
 int msg_mongo_pipe_each(msg_mongo_pipe *p, msg_mongo_use *u, const char *what, msg_mongo_row_fn row,
                         void *arg, msg_err *err) {
-  bson_t *opts = BCON_NEW("allowDiskUse", BCON_BOOL(true), "batchSize", BCON_INT32(INT32_MAX));
-  mongoc_cursor_t *cursor;
-  const bson_t *doc;
-  int rc = msg_mongo_pipe_run(p, u, what, opts, &cursor, &doc, err);
-  while (rc == MSG_OK && (rc = row(arg, doc, err)) == MSG_OK)
-    rc = msg_mongo_next(u, cursor, what, &doc, err);
-  mongoc_cursor_destroy(cursor);
-  bson_destroy(opts);
-  return rc == MSG_NOTFOUND ? MSG_OK : rc;
+  bson_append_array_end(&p->doc, &p->stages);
+  int rc = msg_mongo_aggregate_each(u, collection(p, 0), what, &p->doc, row, arg, err);
+  bson_destroy(&p->doc);
+  return rc;
 }
 
 msg_mongo_place *msg_mongo_pipe_place(const msg_mongo_places *places, const bson_t *doc) {

@@ -26,14 +26,11 @@ void msg_mongo_pipe_begin_one(msg_mongo_pipe *p, const msg_mongo_places *places,
                               const bson_t *match, const bson_t *project);
 /** One stage more: {name: what}. */
 void msg_mongo_pipe_add(msg_mongo_pipe *p, const char *name, const bson_t *what);
-/** Run it until it gives its first row: from there on it reads no collection, if its last stage
- *  sorts or groups. One that is dropped meanwhile has nothing. *cursor is the caller's,
- *  also on an error; *first lives until it is asked for the next. `opts` may be NULL.
- *  Errors: MSG_NOTFOUND no row, those of msg_mongo_fail. */
+/** msg_mongo_aggregate of it: from its first row on it reads no collection, if its last stage sorts
+ *  or groups. */
 int msg_mongo_pipe_run(msg_mongo_pipe *p, msg_mongo_use *u, const char *what, const bson_t *opts,
                        mongoc_cursor_t **cursor, const bson_t **first, msg_err *err);
-/** Run it and give each row, by one reply if that is large enough. What `row` returns but
- *  for MSG_OK ends it; MSG_NOTFOUND, that is all. Errors: as above but for MSG_NOTFOUND. */
+/** msg_mongo_aggregate_each of it. */
 int msg_mongo_pipe_each(msg_mongo_pipe *p, msg_mongo_use *u, const char *what, msg_mongo_row_fn row,
                         void *arg, msg_err *err);
 /** The place that a row is from. */

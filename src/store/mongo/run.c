@@ -3,10 +3,19 @@
 #include "store/mongo/mongo.h"
 
 #define PAUSE_MS 50
+#define GONE_MAX 20
+
+/* The code where a collection went under a command: lanes come and go. Run again, it finds
+ * nothing there, or another of that name. */
+static bool is_gone(int64_t code) {
+  enum { NAMESPACE_NOT_FOUND = 26, QUERY_PLAN_KILLED = 175 };
+  return code == NAMESPACE_NOT_FOUND || code == QUERY_PLAN_KILLED;
+}
 
 /* After a passing error: wait a moment, and say whether to try again. */
 static bool again(const msg_mongo_use *u, const bson_error_t *error, const bson_t *reply) {
-  if (!msg_mongo_is_passing(error, reply) || msg_clock_mono_ms() >= u->until_ms)
+  bool gone = error->domain == MONGOC_ERROR_SERVER && is_gone(error->code);
+  if ((!gone && !msg_mongo_is_passing(error, reply)) || msg_clock_mono_ms() >= u->until_ms)
     return false;
   msg_clock_sleep_ms(PAUSE_MS);
   return true;
@@ -67,6 +76,15 @@ void msg_mongo_append_limit(bson_t *opts, int64_t limit) {
   BSON_APPEND_INT64(opts, "batchSize", limit < INT32_MAX ? limit + 1 : limit);
 }
 
+static mongoc_cursor_t *aggregate(msg_mongo_use *u, const char *collection, const bson_t *pipeline,
+                                  const bson_t *opts) {
+  mongoc_collection_t *c = msg_mongo_collection(u, collection);
+  msg_mongo_bound(u);
+  mongoc_cursor_t *cursor = mongoc_collection_aggregate(c, MONGOC_QUERY_NONE, pipeline, opts, NULL);
+  mongoc_collection_destroy(c);
+  return cursor;
+}
+
 mongoc_cursor_t *msg_mongo_query(msg_mongo_use *u, const char *collection, const bson_t *filter,
                                  const bson_t *opts) {
   mongoc_collection_t *c = msg_mongo_collection(u, collection);
@@ -87,14 +105,56 @@ int msg_mongo_next(msg_mongo_use *u, mongoc_cursor_t *cursor, const char *what, 
   return MSG_NOTFOUND;
 }
 
-int msg_mongo_each(msg_mongo_use *u, const char *collection, const char *what, const bson_t *filter,
-                   const bson_t *opts, msg_mongo_row_fn row, void *arg, msg_err *err) {
-  mongoc_cursor_t *cursor = msg_mongo_query(u, collection, filter, opts);
-  const bson_t *doc;
-  int rc;
-  while ((rc = msg_mongo_next(u, cursor, what, &doc, err)) == MSG_OK)
-    if ((rc = row(arg, doc, err)) != MSG_OK)
+/* Its first row. `query` is a filter, or the pipeline of an aggregation. */
+static int first_of(msg_mongo_use *u, const char *collection, const char *what, bool aggregates,
+                    const bson_t *query, const bson_t *opts, mongoc_cursor_t **cursor,
+                    const bson_t **first, msg_err *err) {
+  msg_err own = MSG_ERR_INIT;
+  int rc = MSG_OK;
+  *cursor = NULL;
+  for (int i = 0; i < GONE_MAX; i++) {
+    if (*cursor)
+      mongoc_cursor_destroy(*cursor);
+    *cursor = aggregates ? aggregate(u, collection, query, opts)
+                         : msg_mongo_query(u, collection, query, opts);
+    rc = msg_mongo_next(u, *cursor, what, first, &own);
+    if (rc == MSG_OK || rc == MSG_NOTFOUND || own.domain != MSG_DOMAIN_SERVER ||
+        !is_gone(own.native))
       break;
+  }
+  if (rc != MSG_OK && rc != MSG_NOTFOUND && err)
+    *err = own;
+  return rc;
+}
+
+static int each(msg_mongo_use *u, const char *collection, const char *what, bool aggregates,
+                const bson_t *query, const bson_t *opts, msg_mongo_row_fn row, void *arg,
+                msg_err *err) {
+  mongoc_cursor_t *cursor;
+  const bson_t *doc;
+  int rc = first_of(u, collection, what, aggregates, query, opts, &cursor, &doc, err);
+  while (rc == MSG_OK && (rc = row(arg, doc, err)) == MSG_OK)
+    rc = msg_mongo_next(u, cursor, what, &doc, err);
   mongoc_cursor_destroy(cursor);
   return rc == MSG_NOTFOUND ? MSG_OK : rc;
+}
+
+int msg_mongo_each(msg_mongo_use *u, const char *collection, const char *what, const bson_t *filter,
+                   const bson_t *opts, msg_mongo_row_fn row, void *arg, msg_err *err) {
+  return each(u, collection, what, false, filter, opts, row, arg, err);
+}
+
+int msg_mongo_aggregate(msg_mongo_use *u, const char *collection, const char *what,
+                        const bson_t *pipeline, const bson_t *opts, mongoc_cursor_t **cursor,
+                        const bson_t **first, msg_err *err) {
+  return first_of(u, collection, what, true, pipeline, opts, cursor, first, err);
+}
+
+int msg_mongo_aggregate_each(msg_mongo_use *u, const char *collection, const char *what,
+                             const bson_t *pipeline, msg_mongo_row_fn row, void *arg,
+                             msg_err *err) {
+  bson_t *opts = BCON_NEW("allowDiskUse", BCON_BOOL(true), "batchSize", BCON_INT32(INT32_MAX));
+  int rc = each(u, collection, what, true, pipeline, opts, row, arg, err);
+  bson_destroy(opts);
+  return rc;
 }

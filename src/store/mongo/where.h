@@ -20,7 +20,8 @@ typedef struct msg_mongo_spots {
 /** Find all of them, and each in every lane that has it. What is nowhere is left out, but in a
  *  queue of one place. Who was met lately is not looked for, unless there are copies in several
  *  lanes, or one in a lane that is not `node`'s (NULL: any is right). u NULL: without I/O;
- *  MSG_UNSUPPORTED: some were not. *out is the caller's (msg_mongo_spots_clear), also on failure. */
+ *  MSG_UNSUPPORTED: some were not. *out is the caller's (msg_mongo_spots_clear), also after a
+ *  failure. */
 int msg_mongo_recall(const msg_mongo_session *s, msg_mongo_use *u, const char *node,
                      const msg_oid *ids, size_t n, msg_mongo_spots *out, msg_err *err);
 void msg_mongo_spots_clear(msg_mongo_spots *l);
