@@ -101,17 +101,6 @@ static int messages_column(sqlite3_vtab_cursor *cursor, sqlite3_context *ctx, in
 
 /* --- writing ------------------------------------------------------------------------------- */
 
-static bool same(const msg_value *a, const msg_value *b) {
-  if (a->type != b->type)
-    return false;
-  switch (a->type) {
-  case MSG_NULL: return true;
-  case MSG_INT: return a->i == b->i;
-  case MSG_REAL: return memcmp(&a->r, &b->r, sizeof a->r) == 0;
-  default: return a->n == b->n && (a->n == 0 || memcmp(a->p, b->p, a->n) == 0);
-  }
-}
-
 static int refuse_change(const char *column, msg_err *err) {
   return msg_err_set(err, MSG_INVALID,
                      "column %s of a message cannot be changed: only priority, deliver_at, ttl and "
@@ -125,23 +114,16 @@ static bool may_change(int f) {
 
 static int holds_already(msg_connection *c, const msg_message *m, int f, sqlite3_value *v,
                          bool *out, msg_err *err) {
-  msg_value now, wanted;
+  msg_value now;
   int rc = msg_field_value(c, m, (enum msg_field)f, &now, err);
   if (rc != MSG_OK)
     return rc;
-  rc = msg_value_read(v, &wanted, err);
-  *out = rc == MSG_OK && same(&now, &wanted);
+  rc = msg_value_holds(&now, v, out, err);
   msg_value_clear(&now);
   return rc;
 }
 
 /* Setting a column to what it holds already is no change. */
-static int check_same(const char *column, const msg_value *now, sqlite3_value *v, msg_err *err) {
-  msg_value wanted;
-  int rc = msg_value_read(v, &wanted, err);
-  return rc != MSG_OK || same(now, &wanted) ? rc : refuse_change(column, err);
-}
-
 static int check_unchanged(msg_connection *c, const msg_message *m, int f, sqlite3_value *v,
                            msg_err *err) {
   bool is_same;
@@ -195,8 +177,11 @@ static int read_changes(msg_connection *c, const msg_target *target, sqlite3_val
   }
   sqlite3_value *node = columns[COLUMN_NODE];
   msg_value id = msg_value_text(msg_node_id(target->opened->node));
+  bool is_same = true;
   if (rc == MSG_OK && !sqlite3_value_nochange(node))
-    rc = check_same("node", &id, node, err);
+    rc = msg_value_holds(&id, node, &is_same, err);
+  if (rc == MSG_OK && !is_same)
+    rc = refuse_change("node", err);
   if (rc == MSG_OK && sqlite3_value_type(columns[COLUMN_OPTIONS]) != SQLITE_NULL)
     rc = refuse_change("options", err);
   return rc;

@@ -137,15 +137,45 @@ static int snapshot_rowid(sqlite3_vtab_cursor *cursor, sqlite3_int64 *out) {
 
 /* --- writing ------------------------------------------------------------------------------- */
 
-/* A column that an UPDATE does not name arrives as "no change". */
+static const msg_value *find_row(const msg_rows *rows, const char *key) {
+  for (size_t i = 0; i < rows->n; i++) {
+    const msg_value *row = &rows->cells[i * (size_t)rows->columns];
+    if (row->type == MSG_TEXT && strcmp(row->p, key) == 0)
+      return row;
+  }
+  return NULL;
+}
+
+/* A column that an UPDATE does not name arrives as "no change"; in an UPDATE ... FROM every column
+ * arrives as it is. */
+static int check_others(snapshot_table *t, const char *key, sqlite3_value **columns, msg_err *err) {
+  msg_rows rows = {.columns = t->def->columns};
+  bool is_same = true;
+  int rc = MSG_OK;
+  for (int i = 0; rc == MSG_OK && is_same && i < t->def->columns; i++) {
+    if (i == t->def->changing || sqlite3_value_nochange(columns[i]))
+      continue;
+    if (!rows.cells)
+      rc = t->def->load(&t->table, &rows, err);
+    if (rc == MSG_OK && rows.nomem)
+      rc = msg_err_nomem(err);
+    const msg_value *row = rc == MSG_OK ? find_row(&rows, key) : NULL;
+    is_same = row != NULL;
+    if (row)
+      rc = msg_value_holds(&row[i], columns[i], &is_same, err);
+  }
+  msg_rows_clear(&rows);
+  if (rc != MSG_OK || is_same)
+    return rc;
+  return msg_err_set(err, MSG_INVALID, "%s: only value can be changed", t->def->name);
+}
+
 static int update(snapshot_table *t, const char *key, sqlite3_value **columns, msg_err *err) {
   if (!t->def->update)
     return msg_err_set(err, MSG_INVALID, "%s shows what is there: rows cannot be changed",
                        t->def->name);
-  for (int i = 0; i < t->def->columns; i++)
-    if (i != t->def->changing && !sqlite3_value_nochange(columns[i]))
-      return msg_err_set(err, MSG_INVALID, "%s: only value can be changed", t->def->name);
-  return t->def->update(&t->table, key, columns[t->def->changing], err);
+  int rc = check_others(t, key, columns, err);
+  return rc == MSG_OK ? t->def->update(&t->table, key, columns[t->def->changing], err) : rc;
 }
 
 static int write(sqlite3_vtab *table, int argc, sqlite3_value **argv, msg_err *err) {

@@ -33,6 +33,24 @@ int msg_value_read(sqlite3_value *v, msg_value *out, msg_err *err) {
   }
 }
 
+static bool same(const msg_value *a, const msg_value *b) {
+  if (a->type != b->type)
+    return false;
+  switch (a->type) {
+  case MSG_NULL: return true;
+  case MSG_INT: return a->i == b->i;
+  case MSG_REAL: return memcmp(&a->r, &b->r, sizeof a->r) == 0;
+  default: return a->n == b->n && (a->n == 0 || memcmp(a->p, b->p, a->n) == 0);
+  }
+}
+
+int msg_value_holds(const msg_value *now, sqlite3_value *v, bool *out, msg_err *err) {
+  msg_value given;
+  int rc = msg_value_read(v, &given, err);
+  *out = rc == MSG_OK && same(now, &given);
+  return rc;
+}
+
 void msg_result_value(sqlite3_context *ctx, const msg_value *v) {
   switch (v->type) {
   case MSG_INT: sqlite3_result_int64(ctx, v->i); break;

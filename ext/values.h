@@ -10,6 +10,8 @@
 /** Borrow: valid as long as v, and until v is converted. The JSON subtype is carried over.
  *  Errors: MSG_NOMEM. */
 int msg_value_read(sqlite3_value *v, msg_value *out, msg_err *err);
+/** Is v what `now` is already? Their JSON subtypes do not matter. Errors: MSG_NOMEM. */
+int msg_value_holds(const msg_value *now, sqlite3_value *v, bool *out, msg_err *err);
 /** Copies; sets the JSON subtype when json. */
 void msg_result_value(sqlite3_context *ctx, const msg_value *v);
 /** Copies; NULL gives NULL. */

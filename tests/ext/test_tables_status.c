@@ -173,6 +173,13 @@ static void settings_may_be_changed(void **state) {
              "UPDATE msg_settings SET unit = 's' WHERE name = 'lease_ms'");
   host_fails(db, SQLITE_ERROR, "msg_settings: only value can be changed",
              "UPDATE msg_settings SET name = 'x', value = 1 WHERE name = 'lease_ms'");
+  host_fails(db, SQLITE_ERROR, "msg_settings: only value can be changed",
+             "UPDATE msg_settings SET value = 1, unit = n.u FROM (SELECT 's' AS u) AS n"
+             " WHERE name = 'lease_ms'");
+  host_run(db, "UPDATE msg_settings SET value = n.v FROM (SELECT 'lease_ms' AS k, 60001 AS v) AS n"
+               " WHERE name = n.k");
+  assert_int_equal(host_int(db, "SELECT msg_config('lease_ms')"), 60001);
+  host_run(db, "UPDATE msg_settings SET value = 60000 WHERE name = 'lease_ms'");
   host_fails(db, SQLITE_ERROR, "rows cannot be inserted",
              "INSERT INTO msg_settings(name) VALUES ('x')");
   host_fails(db, SQLITE_ERROR, "rows of msg_settings cannot be deleted",

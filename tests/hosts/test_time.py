@@ -87,6 +87,23 @@ class Expiry(support.Case):
         self.assertEqual(a.state(id), "claimed")
         self.assertEqual(a.one("SELECT msg_ack(?, ?)", id, got["token"]), 1)
 
+    def test_what_is_past_its_delay_shows_as_ready_before_it_is_swept(self):
+        a = self.db("a")
+        for options in ({}, {"recipients": ["x", "y"]}):
+            a.send("t", 1, delay_ms=200, **options)
+            a.enqueue("t", 1, delay_ms=200, **options)
+        a.enqueue("t", 1, delay_ms=200, group="g")
+        a.enqueue("t", 1, group="g")
+        a.enqueue("t", 1, delay_ms=100000)
+        time.sleep(.3)
+        self.assertEqual(a.rows("SELECT state, count(*) FROM msg_messages GROUP BY state"),
+                         [("blocked", 1), ("delayed", 1), ("ready", 5)])
+        for state, n in (("ready", 5), ("delayed", 1), ("blocked", 1)):
+            for where in ("", " AND topic = 't'", " AND seq > 0", " AND id > '0'", " AND priority = 1000"):
+                self.assertEqual(a.one("SELECT count(*) FROM msg_messages WHERE state = ?" + where, state), n, where)
+        self.assertEqual(a.rows("SELECT ready, delayed, blocked FROM msg_topics"), [(5, 1, 1)])
+        self.assertEqual(a.rows("SELECT ready, delayed, blocked FROM msg_queues"), [(5, 1, 1)])
+
     def test_expired_shows_as_state(self):
         a = self.db("a")
         id = a.enqueue("work", 1, ttl_ms=20)

@@ -14,7 +14,8 @@
 #define NAMES_MAX     MSG_LOCAL_NAMES_MAX
 #define PARAMETER_MAX (2 * NAMES_MAX + 32)
 
-/* ?1 is the queue, ?2 the time of the browse: what is past delete_at is shown as expired. */
+/* ?1 is the queue, ?2 the time of the browse: what is past delete_at is shown as expired, what is
+ * past its delay as ready. */
 #define ALIVE "(m.delete_at IS NULL OR m.delete_at > ?2)"
 #define OTHER                                                                                      \
   "m.state > 2 AND m.state <> 6 AND m.state <> 7 AND m.state <> 8 AND " /* MSG_LOCAL_OTHER */

@@ -149,9 +149,9 @@ int msg_local_sweep_due(msg_local_session *s, int64_t now_ms, bool *due, msg_err
   " (SELECT group_concat(value, char(10)) FROM json_each(recipients)) END,"                        \
   " msg, value, json, map, additional, key, reason"
 /** Read one row (statement positioned on it) into *out, which it initialises. state is as shown at
- * `now`: expired when delete_at <= now and not claimed; processed_by stays NULL, and so does what
- * its lease says (lease.h). Errors: MSG_NOMEM;
- * MSG_CORRUPT a stored id or state that cannot be. */
+ * `now`: ready when its delay is over, expired when delete_at <= now and not claimed; processed_by
+ * stays NULL, and so does what its lease says (lease.h). Errors: MSG_NOMEM; MSG_CORRUPT a stored id
+ * or state that cannot be. */
 int msg_local_read_row(sqlite3_stmt *stmt, int64_t now_ms, msg_message *out, msg_err *err);
 
 /** The same into *out, which is initialised, for what a brief claim (store/types.h) shows of a
