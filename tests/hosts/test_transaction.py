@@ -452,24 +452,27 @@ class HostSettings(support.Case):
             for pragma in pragmas:
                 a.rows("PRAGMA " + pragma)
             with self.subTest(pragmas):
-                self.work_within_begin(a)
+                self.work_within_begin(a, "work%d" % n, "direct%d" % n)
 
-    def work_within_begin(self, a):
-        claim = "SELECT value, attempts FROM msg_claim('work', ?)"
+    def work_within_begin(self, a, work, direct):
+        def claim(count, attempts):
+            a.rows("BEGIN")
+            rows = a.rows("SELECT id, value, attempts FROM msg_claim(?, ?)", work, count)
+            self.assertEqual([row[1:] for row in rows], list(enumerate(attempts)))
+            return json.dumps([row[0] for row in rows])
+
         for i in range(6):
-            a.enqueue("work", i)
-        a.rows("BEGIN")
-        self.assertEqual(a.rows(claim, 4), [(i, 1) for i in range(4)])
+            a.enqueue(work, i)
+        claim(4, [1] * 4)
         a.rows("ROLLBACK")
-        a.rows("BEGIN")
-        self.assertEqual(a.rows(claim, 4), [(i, 2) for i in range(4)])
-        self.assertEqual(a.one("SELECT msg_release(json_group_array(id)) FROM msg_locks"), 4)
-        self.assertEqual(a.rows(claim, 9), [(i, 3 if i < 4 else 1) for i in range(6)])
-        self.assertEqual(a.one("SELECT msg_ack(json_group_array(id)) FROM msg_locks"), 6)
-        a.send("direct", "to both", recipients=["a", "b"])
-        self.assertEqual(a.values("direct"), ["to both"])
-        self.assertEqual(a.column("SELECT recipients FROM msg_messages"), ['["a","b"]'])
+        self.assertEqual(a.one("SELECT msg_release(?)", claim(4, [2] * 4)), 4)
         a.rows("COMMIT")
+        self.assertEqual(a.one("SELECT msg_ack(?)", claim(9, [3] * 4 + [1] * 2)), 6)
+        a.send(direct, "to both", recipients=["a", "b"])
+        a.rows("COMMIT")
+        self.assertEqual(a.values(direct), ["to both"])
+        self.assertEqual(a.rows("SELECT DISTINCT topic, recipients FROM msg_messages WHERE topic IN (?, ?)", work, direct),
+                         [(direct, '["a","b"]')])
 
     def test_options_of_a_message_may_be_a_bound_json_value(self):
         a = self.db()
