@@ -20,7 +20,7 @@
 #define PAUSE_MAX_US   100000
 #define SETTLE_MS      500  /* a word without a change is forgotten after this long */
 #define LOCKED_MS      50   /* file locked for this long after a word: say so to be safe */
-#define SAFETY_MS      1000 /* look even without a word, e.g. on a network file system */
+#define SAFETY_MS      2000 /* look even without a word, e.g. on a network file system */
 #define WAL_MS         500  /* ask for a -wal to watch this often while there is none */
 
 typedef struct local_watch {
