@@ -171,14 +171,27 @@ static size_t share_of(const msg_look *l, size_t max) {
   return max < share ? share : max;
 }
 
+/* What waiting requests have reserved is left to them: a request reserves before it is sent, so
+ * that whoever has found its answer finds it reserved. */
+static int ask_store(msg_look *l, msg_unseen *query, msg_list *found, msg_err *err) {
+  msg_node *node = l->use->node;
+  msg_oid *reserved = NULL;
+  int rc =
+      query->answers_to ? MSG_OK : msg_reserve_copy(node, &reserved, &query->reserved_count, err);
+  query->reserved = reserved;
+  if (rc == MSG_OK)
+    rc = MSG_STORE(l->use, msg_call_looks(l->call), unseen, &l->use->actor, query, found, err);
+  msg_free(reserved);
+  return rc;
+}
+
 static int look_in_store(msg_look *l, const msg_unseen *query, finding *f, msg_err *err) {
   msg_node *node = l->use->node;
   msg_looked looked = now_of(node);
-  msg_session *session = msg_call_looks(l->call);
   msg_unseen wide = *query;
   if (f->shares)
     wide.max = share_of(l, wide.max);
-  int rc = MSG_STORE(l->use, session, unseen, &l->use->actor, &wide, &f->found, err);
+  int rc = ask_store(l, &wide, &f->found, err);
   if (rc != MSG_OK)
     return rc;
   f->n = f->found.n;
@@ -187,6 +200,9 @@ static int look_in_store(msg_look *l, const msg_unseen *query, finding *f, msg_e
   looked.found = f->n > 0;
   if (looked.found)
     looked.upto = msg_message_rank(&f->found.at[f->n - 1]);
+  if (!query->answers_to)
+    msg_reserve_leave(node, &f->found);
+  f->n = f->found.n;
   if (f->shares) {
     rc = share_found(l, query, f, err);
   } else {
@@ -202,9 +218,16 @@ static int look_in_store(msg_look *l, const msg_unseen *query, finding *f, msg_e
   return rc;
 }
 
-/* Is this one of what the query means? It is for this node. */
+/* What a look means. */
+struct meaning {
+  const msg_unseen *query;
+  msg_node *node;
+};
+
+/* Is this one of it? It is for this node, whose mutex is held. */
 static bool is_meant(const void *arg, const msg_message *m) {
-  const msg_unseen *q = arg;
+  const struct meaning *meaning = arg;
+  const msg_unseen *q = meaning->query;
   if (q->answers_to)
     return msg_oid_cmp(&m->in_answer_to, q->answers_to) == 0;
   if (q->pattern && !msg_pattern_match(q->pattern, m->topic))
@@ -212,7 +235,7 @@ static bool is_meant(const void *arg, const msg_message *m) {
   for (size_t i = 0; i < q->paused_count; i++)
     if (msg_pattern_match(q->paused[i], m->topic))
       return false;
-  return msg_oid_index(q->reserved, q->reserved_count, &m->in_answer_to) == q->reserved_count;
+  return !msg_reserve_has_locked(meaning->node, m);
 }
 
 /* What may have been given before is asked for by the window: a call for each would take long. What
@@ -225,7 +248,8 @@ static void ask_for_unsure(msg_look *l, const msg_unseen *query) {
   bool *still = NULL;
   msg_mutex_lock(node->mtx);
   uint64_t upto = node->inbox.pushes;
-  int rc = msg_inbox_unsure(&node->inbox, is_meant, query, window, &l->looked, &list);
+  int rc = msg_inbox_unsure(&node->inbox, is_meant, &(struct meaning){query, node}, window,
+                            &l->looked, &list);
   msg_mutex_unlock(node->mtx);
   if (rc == MSG_OK && list.n > query->max && (still = msg_zalloc(list.n * sizeof *still))) {
     rc = MSG_STORE(l->use, session, still_unseen, &l->use->actor, &list, still, NULL);
@@ -244,7 +268,8 @@ static int look_in_inbox(msg_look *l, const msg_unseen *query, finding *f, bool 
   if (f->shares && l->call->session->ops->still_unseen)
     ask_for_unsure(l, query);
   msg_mutex_lock(node->mtx);
-  int rc = msg_inbox_take(&node->inbox, is_meant, query, query->max, &l->looked, &f->found, soon);
+  int rc = msg_inbox_take(&node->inbox, is_meant, &(struct meaning){query, node}, query->max,
+                          &l->looked, &f->found, soon);
   msg_mutex_unlock(node->mtx);
   f->n = f->found.n;
   return rc == MSG_OK ? MSG_OK : msg_err_nomem(err);

@@ -169,6 +169,11 @@ void msg_nodes_each(const msg_store *store, void (*fn)(msg_node *node, void *arg
 
 int msg_reserve_add(msg_node *node, const msg_oid *request, msg_err *err);
 void msg_reserve_drop(msg_node *node, const msg_oid *request);
+/** Is it an answer to a request that waits? Then the waits look again when that has ended. The
+ *  node's mutex is held. */
+bool msg_reserve_has_locked(msg_node *node, const msg_message *m);
+/** Such answers go from the list. */
+void msg_reserve_leave(msg_node *node, msg_list *found);
 /** A copy of what is reserved (msg_free). Errors: MSG_NOMEM. */
 int msg_reserve_copy(msg_node *node, msg_oid **out, size_t *n, msg_err *err);
 

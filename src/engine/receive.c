@@ -111,18 +111,11 @@ int msg_node_unlisten(msg_node *node, msg_call *call, const char *pattern, msg_e
 static int look_for_await(msg_look *l, const msg_pattern *pattern, size_t max, msg_list *out,
                           msg_err *err) {
   const msg_policy *policy = l->use->policy;
-  msg_oid *reserved = NULL;
   msg_unseen query = {.pattern = pattern,
                       .paused = (const msg_pattern *const *)policy->paused,
                       .paused_count = policy->paused_count,
                       .max = max};
-  int rc = msg_reserve_copy(l->use->node, &reserved, &query.reserved_count, err);
-  if (rc != MSG_OK)
-    return rc;
-  query.reserved = reserved;
-  rc = msg_look_take(l, &query, out, err);
-  msg_free(reserved);
-  return rc;
+  return msg_look_take(l, &query, out, err);
 }
 
 /* Looks until something came or the wait is over. */

@@ -43,3 +43,23 @@ int msg_reserve_copy(msg_node *node, msg_oid **out, size_t *n, msg_err *err) {
   *n = count;
   return MSG_OK;
 }
+
+bool msg_reserve_has_locked(msg_node *node, const msg_message *m) {
+  bool has =
+      msg_oid_index(node->reserved, node->reserved_count, &m->in_answer_to) < node->reserved_count;
+  node->reserved_looked = node->reserved_looked || has;
+  return has;
+}
+
+void msg_reserve_leave(msg_node *node, msg_list *found) {
+  size_t n = 0;
+  msg_mutex_lock(node->mtx);
+  for (size_t i = 0; i < found->n; i++) {
+    if (msg_reserve_has_locked(node, &found->at[i]))
+      msg_message_clear(&found->at[i]);
+    else
+      found->at[n++] = found->at[i];
+  }
+  found->n = n;
+  msg_mutex_unlock(node->mtx);
+}

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "engine/node_int.h"
 #include "support/cmocka_compat.h"
 #include "support/rig.h"
 
@@ -152,6 +153,40 @@ static void an_answer_belongs_to_its_request(void **state) {
   rig_close(&r);
 }
 
+/* A look that began before the request, and finds the answer. */
+static void an_answer_under_a_look_is_its_requests(void **state) {
+  rig r;
+  peer a, a2, b;
+  rig_open_pair(&r, RIG_KIND(state), &a, "asker", &a2, "asker");
+  peer_open(&r, &b, "answerer");
+  msg_oid request = msg_oid_new();
+  msg_message answer;
+  msg_message_init(&answer);
+  answer.topic = msg_strdup("ask");
+  answer.in_answer_to = request;
+  assert_int_equal(msg_message_add_recipient(&answer, "asker"), MSG_OK);
+  assert_int_equal(msg_node_fill(b.node, &answer, NULL, NULL), MSG_OK);
+
+  fault_store_delay(r.store, FAULT_UNSEEN, 300);
+  long looks = fault_store_calls(r.store, FAULT_UNSEEN);
+  rig_wait w = {.p = &a2, .topic = "ask", .timeout_ms = 20000};
+  rig_wait_start(&w);
+  while (fault_store_calls(r.store, FAULT_UNSEEN) == looks)
+    rig_sleep(1);
+  assert_int_equal(msg_reserve_add(a.node, &request, NULL), MSG_OK);
+  assert_int_equal(msg_node_send(b.node, &b.call, &answer, 1, NULL, NULL, NULL), MSG_OK);
+  rig_sleep(600);
+  assert_false(atomic_load(&w.done));
+  fault_store_delay(r.store, FAULT_UNSEEN, 0);
+  msg_reserve_drop(a.node, &request);
+  rig_wait_join(&w);
+  assert_int_equal(w.list.n, 1);
+  assert_int_equal(msg_oid_cmp(&w.list.at[0].in_answer_to, &request), 0);
+  msg_list_clear(&w.list);
+  msg_message_clear(&answer);
+  rig_close(&r);
+}
+
 static void several_at_once_do_not_mix(void **state) {
   enum { N = 4 };
   rig r;
@@ -266,6 +301,7 @@ int main(void) {
       ON_THREADS(n_answers_are_collected),
       ON_THREADS(no_answer_in_time_and_a_late_one),
       ON_THREADS(an_answer_belongs_to_its_request),
+      ON_THREADS(an_answer_under_a_look_is_its_requests),
       ON_THREADS(several_at_once_do_not_mix),
       RIG_TEST(refused_requests_send_nothing, fake),
       RIG_TEST(refused_requests_send_nothing, file),
