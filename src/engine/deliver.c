@@ -24,7 +24,7 @@ static enum whose whose_locked(const msg_node *node, const msg_message *m, int64
     return msg_message_has_recipient(m, node->id) ? OURS : OTHERS;
   if (m->sender && strcmp(m->sender, node->id) == 0)
     return OTHERS;
-  if (msg_oid_index(node->reserved, node->reserved_count, &m->in_answer_to) < node->reserved_count)
+  if (msg_reserve_has_locked(node, m))
     return OURS;
   for (size_t i = 0; i < node->listen_count && whose != OURS; i++)
     if (msg_pattern_match(node->listens[i].pattern, m->topic))

@@ -235,7 +235,7 @@ static bool is_meant(const void *arg, const msg_message *m) {
   for (size_t i = 0; i < q->paused_count; i++)
     if (msg_pattern_match(q->paused[i], m->topic))
       return false;
-  return !msg_reserve_has_locked(meaning->node, m);
+  return !msg_reserve_leaves_locked(meaning->node, m);
 }
 
 /* What may have been given before is asked for by the window: a call for each would take long. What

@@ -169,9 +169,10 @@ void msg_nodes_each(const msg_store *store, void (*fn)(msg_node *node, void *arg
 
 int msg_reserve_add(msg_node *node, const msg_oid *request, msg_err *err);
 void msg_reserve_drop(msg_node *node, const msg_oid *request);
-/** Is it an answer to a request that waits? Then the waits look again when that has ended. The
- *  node's mutex is held. */
-bool msg_reserve_has_locked(msg_node *node, const msg_message *m);
+/** Is it an answer to a request that waits? The node's mutex is held. */
+bool msg_reserve_has_locked(const msg_node *node, const msg_message *m);
+/** The same for who has looked and leaves it alone: the waits look again when the request ends. */
+bool msg_reserve_leaves_locked(msg_node *node, const msg_message *m);
 /** Such answers go from the list. */
 void msg_reserve_leave(msg_node *node, msg_list *found);
 /** A copy of what is reserved (msg_free). Errors: MSG_NOMEM. */

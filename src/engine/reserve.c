@@ -44,9 +44,13 @@ int msg_reserve_copy(msg_node *node, msg_oid **out, size_t *n, msg_err *err) {
   return MSG_OK;
 }
 
-bool msg_reserve_has_locked(msg_node *node, const msg_message *m) {
-  bool has =
-      msg_oid_index(node->reserved, node->reserved_count, &m->in_answer_to) < node->reserved_count;
+bool msg_reserve_has_locked(const msg_node *node, const msg_message *m) {
+  return msg_oid_index(node->reserved, node->reserved_count, &m->in_answer_to) <
+         node->reserved_count;
+}
+
+bool msg_reserve_leaves_locked(msg_node *node, const msg_message *m) {
+  bool has = msg_reserve_has_locked(node, m);
   node->reserved_looked = node->reserved_looked || has;
   return has;
 }
@@ -55,7 +59,7 @@ void msg_reserve_leave(msg_node *node, msg_list *found) {
   size_t n = 0;
   msg_mutex_lock(node->mtx);
   for (size_t i = 0; i < found->n; i++) {
-    if (msg_reserve_has_locked(node, &found->at[i]))
+    if (msg_reserve_leaves_locked(node, &found->at[i]))
       msg_message_clear(&found->at[i]);
     else
       found->at[n++] = found->at[i];
