@@ -15,15 +15,26 @@ int msg_texts_add(msg_texts *l, const char *text) {
   return MSG_OK;
 }
 
-bool msg_texts_have(const msg_texts *l, const char *text) {
+static char *find(const msg_texts *l, const char *text) {
   for (size_t i = 0; i < l->n; i++)
     if (strcmp(l->at[i], text) == 0)
-      return true;
-  return false;
+      return l->at[i];
+  return NULL;
+}
+
+bool msg_texts_have(const msg_texts *l, const char *text) {
+  return find(l, text) != NULL;
+}
+
+char *msg_texts_keep(msg_texts *l, const char *text) {
+  char *there = find(l, text);
+  if (there)
+    return there;
+  return msg_texts_add(l, text) == MSG_OK ? l->at[l->n - 1] : NULL;
 }
 
 int msg_texts_note(msg_texts *l, const char *text) {
-  return msg_texts_have(l, text) ? MSG_OK : msg_texts_add(l, text);
+  return msg_texts_keep(l, text) ? MSG_OK : MSG_NOMEM;
 }
 
 void msg_texts_clear(msg_texts *l) {

@@ -126,10 +126,7 @@ msg_message *msg_list_add(msg_list *l) {
 }
 
 char *msg_list_lend(msg_list *l, const char *text) {
-  for (size_t i = 0; i < l->lends.n; i++)
-    if (strcmp(l->lends.at[i], text) == 0)
-      return l->lends.at[i];
-  return msg_texts_add(&l->lends, text) == MSG_OK ? l->lends.at[l->lends.n - 1] : NULL;
+  return msg_texts_keep(&l->lends, text);
 }
 
 void msg_list_clear(msg_list *l) {
