@@ -271,20 +271,14 @@ void msg_inbox_look_end(msg_inbox *b) {
   b->taken_count = 0;
 }
 
-/* Those that nobody else has. */
-static void keep_free(msg_inbox *b, msg_list *found) {
-  size_t n = 0;
-  for (size_t i = 0; i < found->n; i++) {
-    if (is_gone(b, &found->at[i].id))
-      msg_message_clear(&found->at[i]);
-    else
-      found->at[n++] = found->at[i];
-  }
-  found->n = n;
+/* Nobody else has it. */
+static bool is_free(void *inbox, size_t i, const msg_message *m) {
+  (void)i;
+  return !is_gone(inbox, &m->id);
 }
 
 void msg_inbox_looked(msg_inbox *b, msg_list *found) {
-  keep_free(b, found);
+  msg_list_keep(found, is_free, b);
   if (found->n == 0)
     return;
   b->scanned_ms = msg_clock_mono_ms();

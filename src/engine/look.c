@@ -9,16 +9,10 @@
 
 /* --- what came of a mark ------------------------------------------------------------------- */
 
-/* Keeps what this call marked; the others were handed out elsewhere or are gone. */
-static void keep_won(msg_list *found, const bool *won) {
-  size_t n = 0;
-  for (size_t i = 0; i < found->n; i++) {
-    if (won[i])
-      found->at[n++] = found->at[i];
-    else
-      msg_message_clear(&found->at[i]);
-  }
-  found->n = n;
+/* This call marked it; the others were handed out elsewhere or are gone. */
+static bool is_won(void *won, size_t i, const msg_message *m) {
+  (void)m;
+  return ((const bool *)won)[i];
 }
 
 /* Moves `found` behind what is in *out, which has room if it holds anything. */
@@ -56,7 +50,7 @@ static int mark(msg_look *l, msg_list *found, bool soon, msg_list *out, msg_err 
   }
   rc = mark_found(l, found, soon, won, err);
   if (rc == MSG_OK) {
-    keep_won(found, won);
+    msg_list_keep(found, is_won, won);
     if (found->n > 0)
       move_to(found, out);
   }

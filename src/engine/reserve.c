@@ -55,15 +55,13 @@ bool msg_reserve_leaves_locked(msg_node *node, const msg_message *m) {
   return has;
 }
 
+static bool is_unreserved(void *node, size_t i, const msg_message *m) {
+  (void)i;
+  return !msg_reserve_leaves_locked(node, m);
+}
+
 void msg_reserve_leave(msg_node *node, msg_list *found) {
-  size_t n = 0;
   msg_mutex_lock(node->mtx);
-  for (size_t i = 0; i < found->n; i++) {
-    if (msg_reserve_leaves_locked(node, &found->at[i]))
-      msg_message_clear(&found->at[i]);
-    else
-      found->at[n++] = found->at[i];
-  }
-  found->n = n;
+  msg_list_keep(found, is_unreserved, node);
   msg_mutex_unlock(node->mtx);
 }

@@ -137,6 +137,18 @@ void msg_list_clear(msg_list *l) {
   *l = (msg_list)MSG_LIST_INIT;
 }
 
+void msg_list_keep(msg_list *l, bool (*keeps)(void *arg, size_t i, const msg_message *m),
+                   void *arg) {
+  size_t n = 0;
+  for (size_t i = 0; i < l->n; i++) {
+    if (keeps(arg, i, &l->at[i]))
+      l->at[n++] = l->at[i];
+    else
+      msg_message_clear(&l->at[i]);
+  }
+  l->n = n;
+}
+
 /* By comparison: a difference of two times may overflow. */
 static int cmp_i64(int64_t a, int64_t b) {
   return (a > b) - (a < b);

@@ -97,6 +97,9 @@ int msg_list_reserve(msg_list *l, size_t n);
 char *msg_list_lend(msg_list *l, const char *text);
 /** Free the messages and the list; it can be used again. */
 void msg_list_clear(msg_list *l);
+/** Keep those, each at[i], of which `keeps` says so; the others are cleared. */
+void msg_list_keep(msg_list *l, bool (*keeps)(void *arg, size_t i, const msg_message *m),
+                   void *arg);
 /** Sort by msg_message_cmp. */
 void msg_list_sort(msg_list *l);
 /** Is a message of this id among those from `from` on? */
