@@ -99,41 +99,70 @@ static int refuse_reply(msg_mongo_stream *s, msg_err *err) {
                      label(s), s->store->hosts);
 }
 
-/* What was committed before stays unseen by it: the caller looks once it is open. */
-static int aggregate(msg_mongo_stream *s, const bson_t *match, const bson_t *project,
-                     msg_err *err) {
-  bson_t reply;
-  bson_iter_t events;
+/* A stream from where a majority is now. By itself one begins behind the last write, also where no
+ * majority has that yet: it would be told by no stream and found by no look. */
+static int append_stage(msg_mongo_stream *s, const char *collection, bson_t *stage, msg_err *err) {
+  bson_t reply, how;
+  uint32_t seconds, number;
+  bson_t *find = BCON_NEW("find", BCON_UTF8(collection), "projection", "{", "_id", BCON_INT32(1),
+                          "}", "limit", BCON_INT32(1), "singleBatch", BCON_BOOL(true),
+                          "readConcern", "{", "level", "majority", "}");
+  int rc = run(s, find, &reply, err);
+  mongoc_client_session_get_operation_time(s->session, &seconds, &number);
+  BSON_APPEND_DOCUMENT_BEGIN(stage, "$changeStream", &how);
+  BSON_APPEND_UTF8(&how, "fullDocument", "default");
+  BSON_APPEND_TIMESTAMP(&how, "startAtOperationTime", seconds, number + 1);
+  bson_append_document_end(stage, &how);
+  bson_destroy(&reply);
+  bson_destroy(find);
+  return rc;
+}
+
+static bson_t *new_command(const msg_mongo_stream *s, const bson_t *stage, const bson_t *match,
+                           const bson_t *project) {
   bson_t *command = bson_new();
   if (is_whole(s))
     BSON_APPEND_INT32(command, "aggregate", 1);
   else
     BSON_APPEND_UTF8(command, "aggregate", s->collection);
-  BCON_APPEND(command, "pipeline", "[", "{", "$changeStream", "{", "fullDocument", "default", "}",
-              "}", "{", "$match", BCON_DOCUMENT(match), "}", "{", "$project",
-              BCON_DOCUMENT(project), "}", "]", "cursor", "{", "batchSize", BCON_INT32(0), "}",
-              "readConcern", "{", "level", "majority", "}");
-  int rc = run(s, command, &reply, err);
-  if (rc == MSG_OK && (!read_cursor(s, &reply, "firstBatch", &events) || s->cursor_id == 0))
-    rc = refuse_reply(s, err);
-  bson_destroy(&reply);
-  bson_destroy(command);
+  BCON_APPEND(command, "pipeline", "[", BCON_DOCUMENT(stage), "{", "$match", BCON_DOCUMENT(match),
+              "}", "{", "$project", BCON_DOCUMENT(project), "}", "]", "cursor", "{", "batchSize",
+              BCON_INT32(0), "}", "readConcern", "{", "level", "majority", "}");
+  return command;
+}
+
+/* What a majority had before stays unseen by it: the caller looks once it is open. */
+static int aggregate(msg_mongo_stream *s, const char *collection, const bson_t *match,
+                     const bson_t *project, msg_err *err) {
+  bson_t reply, stage = BSON_INITIALIZER;
+  bson_iter_t events;
+  int rc = append_stage(s, collection, &stage, err);
+  if (rc == MSG_OK) {
+    bson_t *command = new_command(s, &stage, match, project);
+    rc = run(s, command, &reply, err);
+    if (rc == MSG_OK && (!read_cursor(s, &reply, "firstBatch", &events) || s->cursor_id == 0))
+      rc = refuse_reply(s, err);
+    bson_destroy(&reply);
+    bson_destroy(command);
+  }
+  bson_destroy(&stage);
   return rc;
 }
 
-int msg_mongo_stream_open(msg_mongo_store *store, const char *collection, const bson_t *match,
-                          const bson_t *project, msg_mongo_stream *out, msg_err *err) {
+int msg_mongo_stream_open(msg_mongo_store *store, const char *collection, bool whole,
+                          const bson_t *match, const bson_t *project, msg_mongo_stream *out,
+                          msg_err *err) {
   msg_mongo_stream *s = out;
   memset(s, 0, sizeof *s);
   s->store = store;
-  snprintf(s->collection, sizeof s->collection, "%s", collection ? collection : WHOLE);
+  snprintf(s->collection, sizeof s->collection, "%s", whole ? WHOLE : collection);
   int rc = msg_mongo_take_cursor(store, "watch", &s->use, err);
   if (rc == MSG_OK)
     rc = choose_server(s, err);
   if (rc == MSG_OK)
     rc = start_session(s, err);
   if (rc == MSG_OK)
-    rc = aggregate(s, match, project, err);
+    rc = aggregate(s, collection, match, project, err);
   if (rc == MSG_OK)
     msg_mongo_interest_follow(s);
   else

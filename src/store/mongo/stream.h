@@ -22,11 +22,13 @@ typedef struct msg_mongo_stream {
   _Atomic int64_t replied_ms, token_ms; /* monotonic: last reply, last resume token; 0 never */
 } msg_mongo_stream;
 
-/** `collection` NULL: all of the database. `match`: of the events wanted, the first $match
- *  behind $changeStream; `project` a $project.
+/** `whole`: of all of its database. `match`: of the events wanted, the first $match behind
+ *  $changeStream; `project` a $project. It tells what a majority did not have before it was open: a
+ *  look at what a majority has, that begins now, finds the rest.
  *  Errors: as msg_mongo_fail, but MSG_IO instead of MSG_UNAVAILABLE: to be tried again. */
-int msg_mongo_stream_open(msg_mongo_store *store, const char *collection, const bson_t *match,
-                          const bson_t *project, msg_mongo_stream *out, msg_err *err);
+int msg_mongo_stream_open(msg_mongo_store *store, const char *collection, bool whole,
+                          const bson_t *match, const bson_t *project, msg_mongo_stream *out,
+                          msg_err *err);
 /** The events of one round of at most `wait_ms` (1 or more), in *reply, the caller's even on
  *  failure; `events` is on its array. MSG_TIMEOUT: none came. MSG_CORRUPT: the stream has ended
  *  (the collection was dropped or renamed, history is lost). */

@@ -194,16 +194,16 @@ static int take_event(mongo_watch *w, bson_iter_t *event, msg_err *err) {
 static int open_stream(mongo_watch *w, msg_err *err) {
   bson_t *match = msg_mongo_interest_match(w->session, &w->interest);
   bson_t *project = msg_mongo_wanted_fields();
-  const char *collection = w->session->names.messages;
-  if (is_of_many(w)) {
+  bool whole = is_of_many(w);
+  if (whole) {
     bson_t *reach = msg_mongo_reach(w->session), *both;
     both = BCON_NEW("$and", "[", BCON_DOCUMENT(match), BCON_DOCUMENT(reach), "]");
     bson_destroy(reach);
     bson_destroy(match);
     match = both;
-    collection = NULL;
   }
-  int rc = msg_mongo_stream_open(w->store, collection, match, project, &w->stream, err);
+  int rc = msg_mongo_stream_open(w->store, w->session->names.messages, whole, match, project,
+                                 &w->stream, err);
   bson_destroy(match);
   bson_destroy(project);
   return rc;
