@@ -3,7 +3,7 @@ until it has it, and then nobody waits for it any longer.
 """
 import contextlib
 
-from harness import OwnServer, Background, home, java_message, main, until
+from harness import LAYOUT, OwnServer, Background, home, java_message, lane, main, oid, until
 
 
 class Lag(OwnServer):
@@ -18,6 +18,11 @@ class Lag(OwnServer):
             config["settings"]["electionTimeoutMillis"] = {"$numberInt": "600000"}
             admin.run("admin", {"replSetReconfig": config})
 
+    def setUp(self):
+        super().setUp()
+        self.n, self.same, self.other = self.db("n"), self.db("n"), self.db("other")
+        self.n.one("SELECT msg_listen('news')")
+
     @contextlib.contextmanager
     def lagging(self):
         primary = self.cluster.primary()
@@ -30,31 +35,56 @@ class Lag(OwnServer):
             for node in others:
                 node.resume()
 
-    def write(self, topic):
+    def write(self, topic, to=None, **fields):
         """By the primary alone."""
-        message = java_message(topic, ttl_ms=600000)
-        self.admin.run(self.database, {"insert": home(topic), "documents": [message],
+        message = java_message(topic, ttl_ms=600000, recipients=to and [to], **fields)
+        collection = lane(to) if to and LAYOUT != "standard" else home(topic)
+        self.admin.run(self.database, {"insert": collection, "documents": [message],
                                        "writeConcern": {"w": 1}})
         return message["_id"]["$oid"]
 
-    @staticmethod
-    def store_calls(n):
-        return n.one("SELECT value FROM msg_stats WHERE name = 'store_calls'")
-
-    def test_a_stream_that_opens_meanwhile(self):
-        """It tells what comes behind the last write: that one was found by nobody yet."""
-        n, same, other = self.db("n"), self.db("n"), self.db("other")
-        n.one("SELECT msg_listen('news')")
+    def waiting(self, fn, *args):
+        """In the background, by node n; its stream is open."""
         self.write("news")
-        self.assertIsNotNone(n.wait("news", 20000))
-        waiting = Background(n.wait, "news", 600000)
-        until(lambda: other.one("SELECT waiters FROM msg_cursors"))
+        self.assertIsNotNone(self.n.wait("news", 20000))
+        waiting = Background(fn, *args)
+        until(lambda: self.other.one("SELECT waiters FROM msg_cursors"))
+        return waiting
+
+    def open_another_stream(self):
+        """Returns when whoever waits looks for what came meanwhile."""
+        calls = self.store_calls()
+        self.other.one("SELECT msg_listen('else')")
+        until(lambda: self.store_calls() > calls)
+
+    def store_calls(self):
+        return self.same.one("SELECT value FROM msg_stats WHERE name = 'store_calls'")
+
+    # A stream tells what comes behind the last write when it opens, if it is not told otherwise:
+    # what no majority had by then, a look did not find.
+
+    def test_a_broadcast_from_before_a_stream(self):
+        waiting = self.waiting(self.n.wait, "news", 600000)
         with self.lagging():
             id = self.write("news")
-            calls = self.store_calls(same)
-            other.one("SELECT msg_listen('else')")
-            until(lambda: self.store_calls(same) > calls)
+            self.open_another_stream()
         self.assertEqual(waiting.result(60)["id"], id)
+
+    def test_a_direct_message_from_before_a_stream(self):
+        waiting = self.waiting(self.n.wait, None, 600000)
+        with self.lagging():
+            id = self.write("for_n", to="n")
+            self.open_another_stream()
+        self.assertEqual(waiting.result(60)["id"], id)
+
+    def test_an_answer_from_before_a_stream(self):
+        self.assertIsNone(self.n.one("SELECT msg_request('any', 'x', 1)"))  # makes the index for it
+        waiting = self.waiting(self.n.one, "SELECT msg_request('ask', 'x', 600000)")
+        asked = self.find({"topic": "ask"}, home("ask"), exact=True)[0]["_id"]["$oid"]
+        with self.lagging():
+            self.write("ask", to="n", in_answer_to=oid(asked), value="yes")
+            self.open_another_stream()
+        self.assertEqual(waiting.result(60), "yes")
 
 
 if __name__ == "__main__":
