@@ -15,6 +15,7 @@
 #include "store/mongo/claiming.h"
 #include "store/mongo/group.h"
 #include "store/mongo/interest.h"
+#include "store/mongo/lease.h"
 #include "store/mongo/query.h"
 #include "store/mongo/regret.h"
 #include "store/mongo/topics.h"
@@ -96,7 +97,8 @@ static int bury(msg_mongo_claiming *c, msg_err *err) {
 static int mark_them(msg_mongo_txn *t, void *arg, msg_err *err) {
   msg_mongo_claiming *c = arg;
   bson_t filter = BSON_INITIALIZER, *change;
-  change = msg_mongo_change_claim(c->actor->node, c->token, c->claim->lease_ms, c->mortal);
+  change = msg_mongo_change_claim(c->actor->node, c->token, c->claim->lease_ms, c->mortal,
+                                  c->leased);
   msg_mongo_append_ids(&filter, "_id", "$in", c->ids.at, c->ids.n);
   msg_mongo_append_untaken(&filter);
   if (c->mortal)
@@ -119,6 +121,12 @@ static int mark(msg_mongo_claiming *c, msg_err *err) {
   const msg_mongo_store *store = c->s->store;
   msg_oid token = msg_oid_new();
   msg_oid_hex(&token, c->token);
+  c->leased = !c->mortal && !c->claim->offered_count && msg_mongo_lease_fits(c->s, c->ids.n);
+  int rc = c->leased ? msg_mongo_lease_begin(c->s, c->u, c->actor->node, c->token, &c->ids,
+                                             c->claim->lease_ms, err)
+                     : MSG_OK;
+  if (rc != MSG_OK)
+    return rc;
   bool together = c->s->lean && c->ids.n >= TOGETHER_MIN && store->replicated && !store->sharded;
   return together ? msg_mongo_transact(c->s, c->u, "claim", mark_them, c, err)
                   : mark_them(NULL, c, err);

@@ -96,7 +96,8 @@ void msg_mongo_append_theirs(bson_t *filter, const msg_mongo_parts *p, const msg
                              const char *node, enum msg_settle_verb verb, const char *mark) {
   bson_t claimed = BSON_INITIALIZER, now;
   msg_mongo_append_ids(filter, "_id", "$in", p->ids + part->first, part->n);
-  BSON_APPEND_UTF8(&claimed, "sq.state", "claimed");
+  BCON_APPEND(&claimed, "sq.state", BCON_UTF8("claimed"), "sq.lease", "{", "$ne", BCON_BOOL(true),
+              "}");
   if (verb != MSG_SETTLE_FREE) {
     msg_mongo_now_expr(&now, 0);
     if (part->token)

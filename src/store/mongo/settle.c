@@ -3,13 +3,12 @@
  * by which the outcome of each item is known. */
 #include "store/mongo/settle.h"
 
-#include "base/clock.h"
 #include "store/mongo/group.h"
+#include "store/mongo/lease.h"
 #include "store/mongo/query.h"
 #include "store/mongo/split.h"
 #include "store/mongo/transaction.h"
 
-#define PAUSE_MS     50
 #define TOGETHER_MIN 10
 
 static const char *const WHAT[] = {[MSG_SETTLE_ACK] = "ack",
@@ -23,6 +22,8 @@ struct settling {
   msg_mongo_use *u;
   const msg_actor *actor;
   const msg_settle *how;
+  msg_mongo_piece *piece;
+  size_t left; /* of the piece: not settled by their lease */
   msg_mongo_parts parts;
   bson_t *change;
   int64_t matched; /* by the last run */
@@ -63,17 +64,6 @@ static int run(msg_mongo_txn *t, void *arg, msg_err *err) {
   return rc;
 }
 
-static int run_alone(struct settling *w, msg_err *err) {
-  msg_mongo_txn t = {.s = w->s, .u = w->u, .opts = BSON_INITIALIZER};
-  int rc;
-  while ((rc = run(&t, w, err)) != MSG_OK && t.again && msg_clock_mono_ms() < w->u->until_ms) {
-    t.again = false;
-    msg_clock_sleep_ms(PAUSE_MS);
-  }
-  bson_destroy(&t.opts);
-  return rc;
-}
-
 /* Many by a transaction, which costs a call more: the others of the replica set are told of it as
  * a whole, and not of each message. */
 static int update(struct settling *w, msg_err *err) {
@@ -81,9 +71,38 @@ static int update(struct settling *w, msg_err *err) {
   bool together = w->parts.item_count >= TOGETHER_MIN && store->replicated && !store->sharded;
   w->change = msg_mongo_change_of(w->how, w->mark, w->actor->settings->max_attempts);
   int rc = together ? msg_mongo_transact(w->s, w->u, WHAT[w->how->verb], run, w, err)
-                    : run_alone(w, err);
+                    : msg_mongo_alone(w->s, w->u, run, w, err);
   bson_destroy(w->change);
   return rc;
+}
+
+/* ---- leases ---- */
+
+static int ack_leases(msg_mongo_txn *t, void *arg, msg_err *err) {
+  struct settling *w = arg;
+  return msg_mongo_leases_ack(t, "ack", w->actor->node, w->piece, w->mark, &w->left, err);
+}
+
+struct breaking {
+  const struct settling *w;
+  bool broken;
+};
+
+static int break_leases(msg_mongo_txn *t, void *arg, msg_err *err) {
+  struct breaking *b = arg;
+  const msg_mongo_parts *p = &b->w->parts;
+  bool broken = false;
+  int rc = msg_mongo_leases_break(t, WHAT[b->w->how->verb], p->ids, p->item_count, &broken, NULL,
+                                  NULL, err);
+  b->broken = b->broken || broken;
+  return rc;
+}
+
+/* Those that are left out because they are of a lease that goes on. */
+static int update_leased(struct settling *w, msg_err *err) {
+  struct breaking b = {.w = w};
+  int rc = msg_mongo_alone(w->s, w->u, break_leases, &b, err);
+  return rc == MSG_OK && b.broken ? update(w, err) : rc;
 }
 
 /* ---- whose was done ---- */
@@ -144,6 +163,8 @@ static int free_locks(struct settling *w, msg_err *err) {
 
 static int settle(struct settling *w, msg_err *err) {
   int rc = update(w, err);
+  if (rc == MSG_OK && w->matched < (int64_t)w->parts.item_count)
+    rc = update_leased(w, err);
   if (rc != MSG_OK)
     return rc;
   bool all = w->matched == (int64_t)w->parts.item_count;
@@ -161,10 +182,14 @@ static int settle(struct settling *w, msg_err *err) {
 
 static int settle_at(msg_mongo_session *at, msg_mongo_use *u, const msg_actor *actor,
                      const msg_settle *how, msg_mongo_piece *piece, msg_err *err) {
-  struct settling w = {.s = at, .u = u, .actor = actor, .how = how};
+  struct settling w = {
+      .s = at, .u = u, .actor = actor, .how = how, .piece = piece, .left = piece->n};
   msg_oid mark = msg_oid_new();
   msg_oid_hex(&mark, w.mark);
-  int rc = msg_mongo_parts_of(piece->items, piece->n, &w.parts, err);
+  int rc = how->verb == MSG_SETTLE_ACK ? msg_mongo_alone(at, u, ack_leases, &w, err) : MSG_OK;
+  if (rc != MSG_OK || w.left == 0)
+    return rc;
+  rc = msg_mongo_parts_of(piece->items, w.left, &w.parts, err);
   if (rc == MSG_OK)
     do
       rc = settle(&w, err);

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "store/mongo/group.h"
+#include "store/mongo/lease.h"
 #include "store/mongo/query.h"
 #include "store/mongo/where.h"
 
@@ -20,8 +21,14 @@ struct changing {
 static int note(void *arg, const bson_t *doc, msg_err *err) {
   struct changing *w = arg;
   const char *state = msg_mongo_get_text(doc, "sq.state");
+  msg_mongo_acked acked = {0};
+  bool gone;
+  int rc = msg_mongo_is_acked(w->s, w->u, &acked, doc, &gone, err);
+  msg_mongo_acked_clear(&acked);
+  if (rc != MSG_OK || gone)
+    return rc;
   snprintf(w->state, sizeof w->state, "%s", state ? state : "");
-  int rc = msg_mongo_message(doc, msg_mongo_now_ms(w->s->store), true, &w->m, err);
+  rc = msg_mongo_message(doc, msg_mongo_now_ms(w->s->store), true, &w->m, err);
   w->there = rc == MSG_OK;
   return rc;
 }
@@ -173,33 +180,46 @@ int msg_mongo_change(msg_session *base, const msg_actor *actor, const msg_oid *i
 /* ---- removing ---- */
 
 struct removing {
+  const msg_oid *id;
   msg_mongo_groups groups;
-  bool there;
+  bool there, leased;
+  msg_texts acked; /* its lease's token, if that is done */
 };
 
 static int note_gone(void *arg, const bson_t *doc, msg_err *err) {
   struct removing *w = arg;
   w->there = true;
+  w->leased = msg_mongo_get_int(doc, "sq.lease", 0) != 0;
   return msg_mongo_groups_add_of(&w->groups, doc, err);
+}
+
+/* Nobody acks it with its lease any more; or it is done that way. */
+static int break_lease(msg_mongo_txn *t, void *arg, msg_err *err) {
+  struct removing *w = arg;
+  bool broken;
+  return msg_mongo_leases_break(t, "delete", w->id, 1, &broken, &w->acked, NULL, err);
 }
 
 static int remove_at(msg_mongo_session *s, msg_mongo_use *u, void *arg, msg_err *err) {
   const msg_oid *id = arg;
-  struct removing w = {0};
+  struct removing w = {.id = id};
   msg_mongo_result result = {0};
   bson_t filter = BSON_INITIALIZER;
-  bson_t *opts =
-      BCON_NEW("projection", "{", "topic", BCON_INT32(1), "sq.group", BCON_INT32(1), "}");
+  bson_t *opts = BCON_NEW("projection", "{", "topic", BCON_INT32(1), "sq.group", BCON_INT32(1),
+                          "sq.lease", BCON_INT32(1), "}");
   msg_mongo_append_oid(&filter, "_id", id);
   msg_mongo_append_there(&filter);
   int rc = msg_mongo_each(u, s->names.messages, "delete", &filter, opts, note_gone, &w, err);
-  if (rc == MSG_OK && w.there)
+  if (rc == MSG_OK && w.leased)
+    rc = msg_mongo_alone(s, u, break_lease, &w, err);
+  if (rc == MSG_OK && w.there && !w.acked.n)
     rc = msg_mongo_delete(u, s->names.messages, "delete", &filter, &result, err);
   if (rc == MSG_OK && result.deleted == 0)
     rc = MSG_NOTFOUND;
   if (rc == MSG_OK)
     rc = msg_mongo_groups_promote(s, u, &w.groups, err);
   msg_mongo_groups_clear(&w.groups);
+  msg_texts_clear(&w.acked);
   bson_destroy(opts);
   bson_destroy(&filter);
   return rc;
