@@ -59,13 +59,15 @@ static int update_part(msg_mongo_txn *t, const struct applying *a,
 
 static int settle_part(msg_mongo_txn *t, struct applying *a, const struct msg_unit_settle *settle,
                        const msg_mongo_parts *parts, const msg_mongo_part *part, msg_err *err) {
+  bson_t leased = BSON_INITIALIZER;
   int64_t matched = 0;
-  bool broken = false;
+  bool plain = false;
   int rc = update_part(t, a, settle, parts, part, &matched, err);
+  msg_mongo_append_held(&leased, parts, part, a->actor->node, settle->how.verb);
   if (rc == MSG_OK && matched < (int64_t)part->n)
-    rc = msg_mongo_leases_break(t, "commit", parts->ids + part->first, part->n, &broken, NULL, NULL,
-                                err);
-  if (rc == MSG_OK && broken)
+    rc = msg_mongo_leases_break(t, "commit", &leased, &plain, NULL, NULL, err);
+  bson_destroy(&leased);
+  if (rc == MSG_OK && plain)
     rc = update_part(t, a, settle, parts, part, &matched, err);
   if (rc == MSG_OK && matched < (int64_t)part->n)
     rc = not_theirs(settle, part, parts, matched, err);

@@ -19,13 +19,11 @@
 #include "store/mongo/query.h"
 #include "store/mongo/regret.h"
 #include "store/mongo/topics.h"
-#include "store/mongo/transaction.h"
 #include "store/mongo/where.h"
 
-#define ROUNDS       8
-#define ROUND_MAX    5000 /* messages */
-#define AGAIN_MAX    100
-#define TOGETHER_MIN 10
+#define ROUNDS    8
+#define ROUND_MAX 5000 /* messages */
+#define AGAIN_MAX 100
 
 void msg_mongo_claiming_go(msg_mongo_claiming *c, size_t spot) {
   c->s = &c->spots[spot].s;
@@ -94,11 +92,10 @@ static int bury(msg_mongo_claiming *c, msg_err *err) {
 }
 
 /* Idempotent: a second run finds them marked. */
-static int mark_them(msg_mongo_txn *t, void *arg, msg_err *err) {
-  msg_mongo_claiming *c = arg;
+static int mark_them(msg_mongo_claiming *c, msg_err *err) {
   bson_t filter = BSON_INITIALIZER, *change;
-  change = msg_mongo_change_claim(c->actor->node, c->token, c->claim->lease_ms, c->mortal,
-                                  c->leased);
+  change =
+      msg_mongo_change_claim(c->actor->node, c->token, c->claim->lease_ms, c->mortal, c->leased);
   msg_mongo_append_ids(&filter, "_id", "$in", c->ids.at, c->ids.n);
   msg_mongo_append_untaken(&filter);
   if (c->mortal)
@@ -108,28 +105,21 @@ static int mark_them(msg_mongo_txn *t, void *arg, msg_err *err) {
   if (c->claim->offered_count) /* which was not looked at before */
     BCON_APPEND(&filter, "sq.attempts", "{", "$not", "{", "$gte",
                 BCON_INT64(c->actor->settings->max_attempts), "}", "}");
-  int rc = t ? msg_mongo_txn_update(t, c->s->names.messages, "claim", &filter, change, NULL, err)
-             : msg_mongo_update(c->u, c->s->names.messages, "claim", &filter, change, NULL, err);
+  int rc = msg_mongo_update(c->u, c->s->names.messages, "claim", &filter, change, NULL, err);
   bson_destroy(change);
   bson_destroy(&filter);
   return rc;
 }
 
-/* Many by a transaction, as settle.c does: where there are few indexes, for in a transaction the
- * server reads its catalog for each of a message's. */
 static int mark(msg_mongo_claiming *c, msg_err *err) {
-  const msg_mongo_store *store = c->s->store;
+  int rc = MSG_OK;
   msg_oid token = msg_oid_new();
   msg_oid_hex(&token, c->token);
   c->leased = !c->mortal && !c->claim->offered_count && msg_mongo_lease_fits(c->s, c->ids.n);
-  int rc = c->leased ? msg_mongo_lease_begin(c->s, c->u, c->actor->node, c->token, &c->ids,
-                                             c->claim->lease_ms, err)
-                     : MSG_OK;
-  if (rc != MSG_OK)
-    return rc;
-  bool together = c->s->lean && c->ids.n >= TOGETHER_MIN && store->replicated && !store->sharded;
-  return together ? msg_mongo_transact(c->s, c->u, "claim", mark_them, c, err)
-                  : mark_them(NULL, c, err);
+  if (c->leased)
+    rc = msg_mongo_lease_begin(c->s, c->u, c->actor->node, c->token, &c->ids, c->claim->lease_ms,
+                               err);
+  return rc == MSG_OK ? mark_them(c, err) : rc;
 }
 
 /* ---- the verb ---- */

@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "store/mongo/acked.h"
 #include "store/mongo/catalog.h"
-#include "store/mongo/lease.h"
 #include "store/mongo/pipe.h"
 #include "store/mongo/query.h"
 
@@ -84,15 +84,14 @@ static void append_rough(bson_t *group, bool by_topic) {
     BCON_APPEND(&name, "$literal", BCON_NULL);
   append_lease(&lease);
   BCON_APPEND(group, "_id", "{", "k", BCON_DOCUMENT(&name), "st", BCON_UTF8("$st"), "lease",
-              BCON_DOCUMENT(&lease), "id", "{",
-              "$cond", "[", "{", "$and", "[", BCON_UTF8(MSG_MONGO_PIPE_LANE), "{", "$ne", "[", "{",
-              "$size", "{", "$cond", "[", "{", "$isArray", BCON_UTF8("$recipients"), "}",
-              BCON_UTF8("$recipients"), "[", "]", "]", "}", "}", BCON_INT32(1), "]", "}", "]", "}",
-              BCON_UTF8("$_id"), BCON_NULL, "]", "}", "}", "n", "{", "$sum", BCON_INT32(1), "}",
-              "oldest", "{", "$min", "{", "$cond", "[", "{", "$in", "[", BCON_UTF8("$st"), "[",
-              BCON_UTF8("dead"), BCON_UTF8("expired"), BCON_UTF8("processed"), "]", "]", "}",
-              BCON_NULL, "{", "$ifNull", "[", BCON_UTF8("$sq.sent"), BCON_UTF8("$timestamp"), "]",
-              "}", "]", "}", "}");
+              BCON_DOCUMENT(&lease), "id", "{", "$cond", "[", "{", "$and", "[",
+              BCON_UTF8(MSG_MONGO_PIPE_LANE), "{", "$ne", "[", "{", "$size", "{", "$cond", "[", "{",
+              "$isArray", BCON_UTF8("$recipients"), "}", BCON_UTF8("$recipients"), "[", "]", "]",
+              "}", "}", BCON_INT32(1), "]", "}", "]", "}", BCON_UTF8("$_id"), BCON_NULL, "]", "}",
+              "}", "n", "{", "$sum", BCON_INT32(1), "}", "oldest", "{", "$min", "{", "$cond", "[",
+              "{", "$in", "[", BCON_UTF8("$st"), "[", BCON_UTF8("dead"), BCON_UTF8("expired"),
+              BCON_UTF8("processed"), "]", "]", "}", BCON_NULL, "{", "$ifNull", "[",
+              BCON_UTF8("$sq.sent"), BCON_UTF8("$timestamp"), "]", "}", "]", "}", "}");
   bson_destroy(&lease);
   bson_destroy(&name);
 }
@@ -106,8 +105,7 @@ static void append_group(bson_t *group) {
 }
 
 static int run_count(msg_mongo_session *s, msg_mongo_use *u, const msg_mongo_places *places,
-                     bool by_topic,
-                     msg_mongo_row_fn row, void *arg, msg_err *err) {
+                     bool by_topic, msg_mongo_row_fn row, void *arg, msg_err *err) {
   bson_t *there = BCON_NEW("sq.state", "{", "$ne", BCON_UTF8("done"), "}");
   bson_t *sort = BCON_NEW("_id", BCON_INT32(1));
   bson_t set = BSON_INITIALIZER, rough = BSON_INITIALIZER, group = BSON_INITIALIZER;

@@ -7,9 +7,9 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "store/mongo/acked.h"
 #include "store/mongo/browse.h"
 #include "store/mongo/catalog.h"
-#include "store/mongo/lease.h"
 #include "store/mongo/locks.h"
 #include "store/mongo/merge.h"
 #include "store/mongo/pipe.h"

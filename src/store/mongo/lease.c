@@ -6,11 +6,10 @@
 #include "base/mem.h"
 #include "store/mongo/query.h"
 
-#define LEASE_MIN  32   /* messages: with fewer it costs more than it saves */
-#define LEASE_MAX  1000 /* whose ids are kept in the document and here */
-#define KEPT       16   /* leases that a place remembers */
-#define REST       15   /* claims without one after one was broken */
-#define TIDY_BATCH 128
+#define LEASE_MIN 32   /* messages: with fewer it costs more than it saves */
+#define LEASE_MAX 1000 /* whose ids are kept in the document and here */
+#define KEPT      16   /* leases that a place remembers */
+#define REST      15   /* claims without one after one was broken */
 
 /* One of this process. */
 struct msg_mongo_lease {
@@ -74,8 +73,7 @@ static void remember(msg_mongo_session *s, struct msg_mongo_lease *l) {
   lease_clear(l);
 }
 
-/* They were broken: others would be, too. */
-static void note_broken(msg_mongo_session *s, const msg_texts *tokens) {
+void msg_mongo_leases_note_broken(msg_mongo_session *s, const msg_texts *tokens) {
   msg_mongo_place *p = s->place;
   msg_mutex_lock(s->store->mtx);
   p->leased = true;
@@ -101,37 +99,22 @@ bool msg_mongo_lease_fits(msg_mongo_session *s, size_t n) {
   return fits;
 }
 
-struct beginning {
-  const struct msg_mongo_lease *lease;
-  int64_t lease_ms;
-};
-
 /* The mark that follows waits until most have both. */
-static int write_lease(msg_mongo_txn *t, void *arg, msg_err *err) {
-  const struct beginning *w = arg;
-  bson_t until, ids = BSON_INITIALIZER, reply;
-  bson_error_t error;
-  bson_iter_t it;
-  int rc = MSG_OK;
-  msg_mongo_now_expr(&until, w->lease_ms);
-  msg_mongo_append_oids(&ids, "ids", w->lease->ids.at, w->lease->ids.n);
-  bson_iter_init_find(&it, &ids, "ids");
-  bson_t *filter = BCON_NEW("_id", BCON_UTF8(w->lease->token));
+static int put_lease(msg_mongo_session *s, msg_mongo_use *u, const struct msg_mongo_lease *l,
+                     int64_t lease_ms, msg_err *err) {
+  bson_t until, list = BSON_INITIALIZER;
+  bson_iter_t ids;
+  msg_mongo_now_expr(&until, lease_ms);
+  msg_mongo_append_oids(&list, "ids", l->ids.at, l->ids.n);
+  bson_iter_init_find(&ids, &list, "ids");
+  bson_t *filter = BCON_NEW("_id", BCON_UTF8(l->token));
   bson_t *change =
-      BCON_NEW("0", "{", "$set", "{", "in", "{", "$literal", BCON_UTF8(t->s->names.messages), "}",
-               "ids", BCON_ITER(&it), "until", BCON_DOCUMENT(&until), "}", "}");
-  bson_t *opts = BCON_NEW("upsert", BCON_BOOL(true), "writeConcern", "{", "w", BCON_INT32(1), "j",
-                          BCON_BOOL(false), "}");
-  mongoc_collection_t *c = msg_mongo_collection(t->u, t->s->names.leases);
-  msg_mongo_bound(t->u);
-  if (!mongoc_collection_update_one(c, filter, change, opts, &reply, &error))
-    rc = msg_mongo_txn_fail(t, "claim", &error, &reply, err);
-  bson_destroy(&reply);
-  mongoc_collection_destroy(c);
-  bson_destroy(opts);
+      BCON_NEW("0", "{", "$set", "{", "in", "{", "$literal", BCON_UTF8(s->names.messages), "}",
+               "ids", BCON_ITER(&ids), "until", BCON_DOCUMENT(&until), "}", "}");
+  int rc = msg_mongo_upsert_soon(u, s->names.leases, "claim", filter, change, err);
   bson_destroy(change);
   bson_destroy(filter);
-  bson_destroy(&ids);
+  bson_destroy(&list);
   bson_destroy(&until);
   return rc;
 }
@@ -140,10 +123,9 @@ int msg_mongo_lease_begin(msg_mongo_session *s, msg_mongo_use *u, const char *no
                           const char *token, const msg_mongo_ids *ids, int64_t lease_ms,
                           msg_err *err) {
   struct msg_mongo_lease l;
-  struct beginning w = {&l, lease_ms};
   if (lease_init(&l, token, node, ids) != MSG_OK)
     return msg_err_nomem(err);
-  int rc = msg_mongo_alone(s, u, write_lease, &w, err);
+  int rc = put_lease(s, u, &l, lease_ms, err);
   if (rc == MSG_OK)
     remember(s, &l);
   else
@@ -291,23 +273,9 @@ int msg_mongo_leases_ack(msg_mongo_txn *t, const char *what, const char *node,
   return rc;
 }
 
-/* ---- breaking ---- */
+/* ---- its document ---- */
 
-struct breaking {
-  msg_texts tokens;        /* of the messages' leases */
-  msg_mongo_ids ids;       /* all messages of theirs */
-  msg_texts *done, *recent; /* of those that are done */
-  int64_t now_ms;
-};
-
-static int note_token(void *arg, const bson_t *doc, msg_err *err) {
-  struct breaking *w = arg;
-  const char *token = msg_mongo_get_text(doc, "sq.token");
-  return token && msg_texts_note(&w->tokens, token) != MSG_OK ? msg_err_nomem(err) : MSG_OK;
-}
-
-static int note_ids(void *arg, const bson_t *doc, msg_err *err) {
-  msg_mongo_ids *to = arg;
+int msg_mongo_lease_ids(const bson_t *doc, msg_mongo_ids *to, msg_err *err) {
   bson_iter_t field, it;
   if (!bson_iter_init_find(&field, doc, "ids") || !BSON_ITER_HOLDS_ARRAY(&field) ||
       !bson_iter_recurse(&field, &it))
@@ -321,258 +289,4 @@ static int note_ids(void *arg, const bson_t *doc, msg_err *err) {
       return msg_err_nomem(err);
   }
   return MSG_OK;
-}
-
-static int note_lease(void *arg, const bson_t *doc, msg_err *err) {
-  struct breaking *w = arg;
-  return note_ids(&w->ids, doc, err);
-}
-
-static int note_done(void *arg, const bson_t *doc, msg_err *err) {
-  struct breaking *w = arg;
-  const char *token = msg_mongo_get_text(doc, "_id");
-  bool recent = msg_mongo_get_int(doc, "at", 0) + MSG_MONGO_KEPT_MS > w->now_ms;
-  int rc = token ? msg_texts_add(w->done, token) : MSG_OK;
-  if (rc == MSG_OK && token && recent && w->recent)
-    rc = msg_texts_add(w->recent, token);
-  return rc == MSG_OK ? MSG_OK : msg_err_nomem(err);
-}
-
-static int read_tokens(msg_mongo_txn *t, const char *what, const msg_oid *ids, size_t n,
-                       struct breaking *w, msg_err *err) {
-  bson_t filter = BSON_INITIALIZER;
-  bson_t *opts = BCON_NEW("projection", "{", "sq.token", BCON_INT32(1), "}");
-  msg_mongo_append_ids(&filter, "_id", "$in", ids, n);
-  BCON_APPEND(&filter, "sq.state", BCON_UTF8("claimed"), "sq.lease", BCON_BOOL(true));
-  int rc = msg_mongo_txn_each(t, t->s->names.messages, what, &filter, opts, note_token, w, err);
-  bson_destroy(opts);
-  bson_destroy(&filter);
-  return rc;
-}
-
-static int read_leases(msg_mongo_txn *t, const char *what, bool done, msg_mongo_row_fn row,
-                       struct breaking *w, msg_err *err) {
-  bson_t filter = BSON_INITIALIZER;
-  msg_mongo_append_texts(&filter, "_id", "$in", w->tokens.at, w->tokens.n, false);
-  if (done)
-    BSON_APPEND_BOOL(&filter, "done", true);
-  int rc = msg_mongo_txn_each(t, t->s->names.leases, what, &filter, NULL, row, w, err);
-  bson_destroy(&filter);
-  return rc;
-}
-
-static int remove_open(msg_mongo_txn *t, const char *what, struct breaking *w, msg_err *err) {
-  bson_t filter = BSON_INITIALIZER;
-  msg_mongo_append_texts(&filter, "_id", "$in", w->tokens.at, w->tokens.n, false);
-  BCON_APPEND(&filter, "done", "{", "$ne", BCON_BOOL(true), "}");
-  int rc = msg_mongo_txn_delete(t, t->s->names.leases, what, &filter, err);
-  bson_destroy(&filter);
-  return rc;
-}
-
-static int unflag(msg_mongo_txn *t, const char *what, const struct breaking *w,
-                  const msg_texts *open, msg_err *err) {
-  bson_t filter = BSON_INITIALIZER;
-  bson_t *change = BCON_NEW("$unset", "{", "sq.lease", BCON_INT32(1), "}");
-  msg_mongo_append_ids(&filter, "_id", "$in", w->ids.at, w->ids.n);
-  msg_mongo_append_texts(&filter, "sq.token", "$in", open->at, open->n, false);
-  int rc = msg_mongo_txn_update(t, t->s->names.messages, what, &filter, change, NULL, err);
-  bson_destroy(change);
-  bson_destroy(&filter);
-  return rc;
-}
-
-/* Once its document is gone nobody can ack it whole any more. */
-static int break_them(msg_mongo_txn *t, const char *what, struct breaking *w, bool *broken,
-                      msg_err *err) {
-  msg_texts open = {0};
-  int rc = read_leases(t, what, false, note_lease, w, err);
-  if (rc == MSG_OK)
-    rc = remove_open(t, what, w, err);
-  if (rc == MSG_OK)
-    rc = read_leases(t, what, true, note_done, w, err);
-  for (size_t i = 0; rc == MSG_OK && i < w->tokens.n; i++)
-    if (!msg_texts_have(w->done, w->tokens.at[i]) &&
-        msg_texts_add(&open, w->tokens.at[i]) != MSG_OK)
-      rc = msg_err_nomem(err);
-  *broken = open.n > 0;
-  if (rc == MSG_OK && open.n)
-    rc = unflag(t, what, w, &open, err);
-  if (rc == MSG_OK && open.n)
-    note_broken(t->s, &open);
-  msg_texts_clear(&open);
-  return rc;
-}
-
-int msg_mongo_leases_break(msg_mongo_txn *t, const char *what, const msg_oid *ids, size_t n,
-                           bool *broken, msg_texts *done, msg_texts *recent, msg_err *err) {
-  msg_texts own = {0};
-  struct breaking w = {.done = done ? done : &own,
-                       .recent = recent,
-                       .now_ms = msg_mongo_now_ms(t->s->store)};
-  *broken = false;
-  int rc = read_tokens(t, what, ids, n, &w, err);
-  for (size_t i = 0; rc == MSG_OK && w.tokens.n && i < n; i++)
-    if (msg_mongo_ids_add(&w.ids, &ids[i]) != MSG_OK)
-      rc = msg_err_nomem(err);
-  if (rc == MSG_OK && w.tokens.n)
-    rc = break_them(t, what, &w, broken, err);
-  msg_texts_clear(&own);
-  msg_texts_clear(&w.tokens);
-  msg_mongo_ids_clear(&w.ids);
-  return rc;
-}
-
-int msg_mongo_lease_undo(msg_mongo_session *s, msg_mongo_use *u, const char *token,
-                         const char *mark, bool *was, msg_err *err) {
-  bson_t filter = BSON_INITIALIZER;
-  msg_mongo_result result = {0};
-  BSON_APPEND_UTF8(&filter, "_id", token);
-  if (mark)
-    BCON_APPEND(&filter, "in", BCON_UTF8(s->names.messages), "mark", BCON_UTF8(mark));
-  int rc = msg_mongo_delete(u, s->queue->names.leases, "undo", &filter, &result, err);
-  if (was)
-    *was = result.deleted > 0;
-  bson_destroy(&filter);
-  return rc;
-}
-
-/* ---- tidying ---- */
-
-struct tidying {
-  msg_texts over, borne; /* tokens: past their time; and those that a message bears */
-  msg_mongo_ids ids;
-};
-
-static void tidying_clear(struct tidying *w) {
-  msg_texts_clear(&w->over);
-  msg_texts_clear(&w->borne);
-  msg_mongo_ids_clear(&w->ids);
-}
-
-static int note_over(void *arg, const bson_t *doc, msg_err *err) {
-  struct tidying *w = arg;
-  const char *token = msg_mongo_get_text(doc, "_id");
-  if (token && msg_texts_add(&w->over, token) != MSG_OK)
-    return msg_err_nomem(err);
-  return note_ids(&w->ids, doc, err);
-}
-
-static int note_borne(void *arg, const bson_t *doc, msg_err *err) {
-  struct tidying *w = arg;
-  const char *token = msg_mongo_get_text(doc, "sq.token");
-  return token && msg_texts_note(&w->borne, token) != MSG_OK ? msg_err_nomem(err) : MSG_OK;
-}
-
-static int read_over(msg_mongo_session *s, msg_mongo_use *u, struct tidying *w, msg_err *err) {
-  int64_t then_ms = msg_mongo_now_ms(s->store) - MSG_MONGO_KEPT_MS;
-  bson_t *filter = BCON_NEW("in", BCON_UTF8(s->names.messages), "until", "{", "$lte",
-                            BCON_DATE_TIME(then_ms), "}");
-  bson_t *opts = BCON_NEW("limit", BCON_INT64(TIDY_BATCH), "projection", "{", "ids", BCON_INT32(1),
-                          "}");
-  int rc = msg_mongo_each(u, s->names.leases, "sweep", filter, opts, note_over, w, err);
-  bson_destroy(opts);
-  bson_destroy(filter);
-  return rc;
-}
-
-static int read_borne(msg_mongo_session *s, msg_mongo_use *u, struct tidying *w, msg_err *err) {
-  bson_t filter = BSON_INITIALIZER;
-  bson_t *opts = BCON_NEW("projection", "{", "sq.token", BCON_INT32(1), "}");
-  msg_mongo_append_ids(&filter, "_id", "$in", w->ids.at, w->ids.n);
-  BSON_APPEND_BOOL(&filter, "sq.lease", true);
-  int rc = msg_mongo_each(u, s->names.messages, "sweep", &filter, opts, note_borne, w, err);
-  bson_destroy(opts);
-  bson_destroy(&filter);
-  return rc;
-}
-
-static int remove_unborne(msg_mongo_session *s, msg_mongo_use *u, struct tidying *w, size_t *n,
-                          msg_err *err) {
-  msg_texts gone = {0};
-  bson_t filter = BSON_INITIALIZER;
-  int rc = MSG_OK;
-  for (size_t i = 0; rc == MSG_OK && i < w->over.n; i++)
-    if (!msg_texts_have(&w->borne, w->over.at[i]) && msg_texts_add(&gone, w->over.at[i]) != MSG_OK)
-      rc = msg_err_nomem(err);
-  msg_mongo_append_texts(&filter, "_id", "$in", gone.at, gone.n, false);
-  if (rc == MSG_OK && gone.n)
-    rc = msg_mongo_delete(u, s->names.leases, "sweep", &filter, NULL, err);
-  *n = gone.n;
-  bson_destroy(&filter);
-  msg_texts_clear(&gone);
-  return rc;
-}
-
-int msg_mongo_leases_tidy(msg_mongo_session *s, msg_mongo_use *u, msg_err *err) {
-  size_t gone;
-  int rc;
-  do {
-    struct tidying w = {0};
-    gone = 0;
-    rc = read_over(s, u, &w, err);
-    if (rc == MSG_OK && w.over.n)
-      rc = read_borne(s, u, &w, err);
-    if (rc == MSG_OK && w.over.n)
-      rc = remove_unborne(s, u, &w, &gone, err);
-    tidying_clear(&w);
-  } while (rc == MSG_OK && gone == TIDY_BATCH);
-  return rc;
-}
-
-/* ---- readers ---- */
-
-static int note_acked(void *arg, const bson_t *doc, msg_err *err) {
-  const char *token = msg_mongo_get_text(doc, "_id");
-  return token && msg_texts_add(arg, token) != MSG_OK ? msg_err_nomem(err) : MSG_OK;
-}
-
-static int acked_read(const msg_mongo_session *s, msg_mongo_use *u, msg_mongo_acked *acked,
-                      msg_err *err) {
-  bson_t *filter = BCON_NEW("done", BCON_BOOL(true));
-  bson_t *opts = BCON_NEW("projection", "{", "_id", BCON_INT32(1), "}", "sort", "{", "_id",
-                          BCON_INT32(1), "}");
-  int rc = msg_mongo_each(u, s->queue->names.leases, "look at leases", filter, opts, note_acked,
-                          &acked->tokens, err);
-  acked->known = rc == MSG_OK;
-  bson_destroy(opts);
-  bson_destroy(filter);
-  return rc;
-}
-
-static int by_text(const void *key, const void *text) {
-  return strcmp(key, *(char *const *)text);
-}
-
-/* Who empties processed_by by hand wants it to be handed out again. */
-static bool is_leased(const bson_t *doc) {
-  const char *state = msg_mongo_get_text(doc, "sq.state");
-  bson_iter_t field, it;
-  return state && strcmp(state, "claimed") == 0 && msg_mongo_get_int(doc, "sq.lease", 0) != 0 &&
-         bson_iter_init_find(&field, doc, "processed_by") && BSON_ITER_HOLDS_ARRAY(&field) &&
-         bson_iter_recurse(&field, &it) && bson_iter_next(&it);
-}
-
-int msg_mongo_is_acked(const msg_mongo_session *s, msg_mongo_use *u, msg_mongo_acked *acked,
-                       const bson_t *doc, bool *out, msg_err *err) {
-  *out = false;
-  if (!is_leased(doc))
-    return MSG_OK;
-  int rc = acked->known ? MSG_OK : acked_read(s, u, acked, err);
-  const char *token = msg_mongo_get_text(doc, "sq.token");
-  *out = rc == MSG_OK && token && acked->tokens.n &&
-         bsearch(token, acked->tokens.at, acked->tokens.n, sizeof *acked->tokens.at, by_text);
-  return rc;
-}
-
-void msg_mongo_acked_clear(msg_mongo_acked *acked) {
-  msg_texts_clear(&acked->tokens);
-  acked->known = false;
-}
-
-void msg_mongo_append_unacked(bson_t *lookup, bson_t *match, const msg_mongo_session *s,
-                              const char *field) {
-  BCON_APPEND(lookup, "from", BCON_UTF8(s->queue->names.leases), "localField", BCON_UTF8(field),
-              "foreignField", BCON_UTF8("_id"), "as", BCON_UTF8("lease"));
-  BCON_APPEND(match, "lease.done", "{", "$ne", BCON_BOOL(true), "}");
 }

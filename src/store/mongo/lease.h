@@ -25,10 +25,11 @@ int msg_mongo_lease_begin(msg_mongo_session *s, msg_mongo_use *u, const char *no
  *  `mark`: of the call; NULL: the token. A second run finds them done. */
 int msg_mongo_leases_ack(msg_mongo_txn *t, const char *what, const char *node,
                          msg_mongo_piece *piece, const char *mark, size_t *left, msg_err *err);
-/** Those that hold these messages are broken. *broken: there were some. done, recent (may be NULL):
- *  tokens of those that are done, of which the latter not MSG_MONGO_KEPT_MS ago. */
-int msg_mongo_leases_break(msg_mongo_txn *t, const char *what, const msg_oid *ids, size_t n,
-                           bool *broken, msg_texts *done, msg_texts *recent, msg_err *err);
+/** Those that hold messages of this filter are broken. *plain: some of the messages are now of none,
+ *  by this call or another's. done, recent (may be NULL): tokens of those that are done, of which
+ *  the latter not MSG_MONGO_KEPT_MS ago. */
+int msg_mongo_leases_break(msg_mongo_txn *t, const char *what, const bson_t *which, bool *plain,
+                           msg_texts *done, msg_texts *recent, msg_err *err);
 /** One is taken back whole, by whom nobody acks it: it failed for its caller; or, with `mark`, if
  *  it was done by this call. *was: there was one. */
 int msg_mongo_lease_undo(msg_mongo_session *s, msg_mongo_use *u, const char *token,
@@ -38,21 +39,11 @@ int msg_mongo_leases_tidy(msg_mongo_session *s, msg_mongo_use *u, msg_err *err);
 /** Holds: the store's mtx, or nobody else is there. */
 void msg_mongo_leases_forget(msg_mongo_place *p);
 
-/* ---- for readers ---- */
+/* ---- between the files ---- */
 
-/* Which leases are done, as one look knows it. Of zeroes. */
-typedef struct msg_mongo_acked {
-  bool known;
-  msg_texts tokens; /* in order */
-} msg_mongo_acked;
-
-/** Is the message settled by its lease? Reads them with the first that has one. */
-int msg_mongo_is_acked(const msg_mongo_session *s, msg_mongo_use *u, msg_mongo_acked *acked,
-                       const bson_t *doc, bool *out, msg_err *err);
-void msg_mongo_acked_clear(msg_mongo_acked *acked);
-/** To a pipeline whose rows have the token of a lease, or null, at `field`: without those that are
- *  done. */
-void msg_mongo_append_unacked(bson_t *lookup, bson_t *match, const msg_mongo_session *s,
-                              const char *field);
+/** They were broken, as the next ones here would be. */
+void msg_mongo_leases_note_broken(msg_mongo_session *s, const msg_texts *tokens);
+/** Add the ids in a lease's document. */
+int msg_mongo_lease_ids(const bson_t *doc, msg_mongo_ids *to, msg_err *err);
 
 #endif

@@ -7,8 +7,8 @@
 
 #define PREFIX "mmsg_"
 
-static const char *const SUFFIXES[] = {"_lck", "_participants", "_keys", "_listeners", "_delayed",
-                                       "_leases"};
+static const char *const SUFFIXES[] = {"_lck",       "_participants", "_keys",
+                                       "_listeners", "_delayed",      "_leases"};
 enum { SUFFIX_COUNT = sizeof SUFFIXES / sizeof SUFFIXES[0] };
 
 /* The length of s without a suffix that only our own collections have, or a lane's; its whole

@@ -85,24 +85,30 @@ static int ack_leases(msg_mongo_txn *t, void *arg, msg_err *err) {
 
 struct breaking {
   const struct settling *w;
-  bool broken;
+  bool plain;
 };
 
 static int break_leases(msg_mongo_txn *t, void *arg, msg_err *err) {
   struct breaking *b = arg;
   const msg_mongo_parts *p = &b->w->parts;
-  bool broken = false;
-  int rc = msg_mongo_leases_break(t, WHAT[b->w->how->verb], p->ids, p->item_count, &broken, NULL,
-                                  NULL, err);
-  b->broken = b->broken || broken;
+  enum msg_settle_verb verb = b->w->how->verb;
+  int rc = MSG_OK;
+  for (size_t i = 0; rc == MSG_OK && i < p->n; i++) {
+    bson_t filter = BSON_INITIALIZER;
+    bool plain = false;
+    msg_mongo_append_held(&filter, p, &p->at[i], b->w->actor->node, verb);
+    rc = msg_mongo_leases_break(t, WHAT[verb], &filter, &plain, NULL, NULL, err);
+    b->plain = b->plain || plain;
+    bson_destroy(&filter);
+  }
   return rc;
 }
 
-/* Those that are left out because they are of a lease that goes on. */
+/* Those that are left out because they are of a lease that goes on; others may break it, too. */
 static int update_leased(struct settling *w, msg_err *err) {
   struct breaking b = {.w = w};
   int rc = msg_mongo_alone(w->s, w->u, break_leases, &b, err);
-  return rc == MSG_OK && b.broken ? update(w, err) : rc;
+  return rc == MSG_OK && b.plain ? update(w, err) : rc;
 }
 
 /* ---- whose was done ---- */

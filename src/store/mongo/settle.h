@@ -30,6 +30,9 @@ void msg_mongo_parts_clear(msg_mongo_parts *p);
  *  those that bear `mark` already, so that a second run finds as many. */
 void msg_mongo_append_theirs(bson_t *filter, const msg_mongo_parts *p, const msg_mongo_part *part,
                              const char *node, enum msg_settle_verb verb, const char *mark);
+/** Theirs while the claim holds, by a lease or not. */
+void msg_mongo_append_held(bson_t *filter, const msg_mongo_parts *p, const msg_mongo_part *part,
+                           const char *node, enum msg_settle_verb verb);
 /** What happens to them. */
 bson_t *msg_mongo_change_of(const msg_settle *how, const char *mark, int64_t max_attempts);
 

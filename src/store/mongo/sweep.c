@@ -73,9 +73,10 @@ static int look(msg_mongo_session *s, msg_mongo_use *u, struct due *d, msg_err *
   bson_t *filter =
       BCON_NEW("$or", "[", "{", "sq.until", "{", "$lte", BCON_DATE_TIME(d->now_ms), "}", "}", "{",
                "delete_at", "{", "$lte", BCON_DATE_TIME(d->now_ms), "}", "}", "]");
-  bson_t *opts = BCON_NEW("limit", BCON_INT64(BATCH), "projection", "{", "topic", BCON_INT32(1),
-                          "delete_at", BCON_INT32(1), "sq.state", BCON_INT32(1), "sq.until",
-                          BCON_INT32(1), "sq.lease", BCON_INT32(1), "sq.at", BCON_INT32(1), "sq.group", BCON_INT32(1), "}");
+  bson_t *opts =
+      BCON_NEW("limit", BCON_INT64(BATCH), "projection", "{", "topic", BCON_INT32(1), "delete_at",
+               BCON_INT32(1), "sq.state", BCON_INT32(1), "sq.until", BCON_INT32(1), "sq.lease",
+               BCON_INT32(1), "sq.at", BCON_INT32(1), "sq.group", BCON_INT32(1), "}");
   int rc = msg_mongo_each(u, s->names.messages, "sweep", filter, opts, note, d, err);
   bson_destroy(filter);
   bson_destroy(opts);
@@ -149,9 +150,16 @@ static int put_off(msg_mongo_session *s, msg_mongo_use *u, const msg_mongo_ids *
 /* Afterwards only those that are done are leases. */
 static int break_leases(msg_mongo_txn *t, void *arg, msg_err *err) {
   struct due *d = arg;
-  bool broken;
-  return msg_mongo_leases_break(t, "sweep", d->leased.at, d->leased.n, &broken, &d->acked,
-                                &d->just_acked, err);
+  bson_t filter = BSON_INITIALIZER;
+  bool plain;
+  msg_texts_clear(&d->acked);
+  msg_texts_clear(&d->just_acked);
+  msg_mongo_append_ids(&filter, "_id", "$in", d->leased.at, d->leased.n);
+  BSON_APPEND_UTF8(&filter, "sq.state", "claimed");
+  append_past(&filter, "$sq.until", 0);
+  int rc = msg_mongo_leases_break(t, "sweep", &filter, &plain, &d->acked, &d->just_acked, err);
+  bson_destroy(&filter);
+  return rc;
 }
 
 static void append_leased(bson_t *filter, const struct due *d) {

@@ -1,6 +1,7 @@
 /* update.c - changing and removing one message. */
 #include <string.h>
 
+#include "store/mongo/acked.h"
 #include "store/mongo/group.h"
 #include "store/mongo/lease.h"
 #include "store/mongo/query.h"
@@ -196,8 +197,14 @@ static int note_gone(void *arg, const bson_t *doc, msg_err *err) {
 /* Nobody acks it with its lease any more; or it is done that way. */
 static int break_lease(msg_mongo_txn *t, void *arg, msg_err *err) {
   struct removing *w = arg;
-  bool broken;
-  return msg_mongo_leases_break(t, "delete", w->id, 1, &broken, &w->acked, NULL, err);
+  bson_t filter = BSON_INITIALIZER;
+  bool plain;
+  msg_texts_clear(&w->acked);
+  msg_mongo_append_oid(&filter, "_id", w->id);
+  BSON_APPEND_UTF8(&filter, "sq.state", "claimed");
+  int rc = msg_mongo_leases_break(t, "delete", &filter, &plain, &w->acked, NULL, err);
+  bson_destroy(&filter);
+  return rc;
 }
 
 static int remove_at(msg_mongo_session *s, msg_mongo_use *u, void *arg, msg_err *err) {
