@@ -120,6 +120,20 @@ class Leases(OwnServer):
             self.n.rows("ROLLBACK")
         self.assertEqual(self.n.rows("SELECT claimed, ready FROM msg_topics"), [(N - 1, 1)])
 
+    def test_of_what_another_marked_it_holds_the_rest(self):
+        """A Java node is done with one of them between our mark and our look at its lock."""
+        java, first = self.java("Java_1"), self.find({}, sort={"_id": 1})[0]
+        self.assertTrue(java.lock(first))
+        self.fail_point("alwaysOn", failCommands=["aggregate"], blockConnection=True, blockTimeMS=2000)
+        claim = support.Background(self.n.claims, "work", N)
+        until(lambda: self.find({"_id": first["_id"], "sq.state": "claimed"}))
+        self.assertTrue(java.mark("msg", first["_id"]))
+        java.unlock(first)
+        rows = claim.result()
+        self.fail_point("off")
+        self.assertEqual(len(rows), N - 1)
+        self.assertEqual(self.profiled(self.ack, rows), (N - 1, ["msg_leases"]))
+
     def test_groups_have_none(self):
         self.n.enqueue("work", 1, group="g")
         self.n.claim("work")

@@ -1,4 +1,5 @@
-/* acked.h - what readers have to know of leases (lease.h): which are done. Private to store/mongo. */
+/* acked.h - what readers have to know of leases (lease.h): which are done. Private to
+ * store/mongo. */
 #ifndef MSG_MONGO_ACKED_H
 #define MSG_MONGO_ACKED_H
 

@@ -1,4 +1,4 @@
-/* broken.c - leases that are broken or taken back: what they held speaks for itself again. */
+/* broken.c - leases that are broken: what they held speaks for itself again. */
 #include "store/mongo/lease.h"
 #include "store/mongo/query.h"
 
@@ -112,19 +112,5 @@ int msg_mongo_leases_break(msg_mongo_txn *t, const char *what, const bson_t *whi
   msg_texts_clear(&own);
   msg_texts_clear(&w.tokens);
   msg_mongo_ids_clear(&w.ids);
-  return rc;
-}
-
-int msg_mongo_lease_undo(msg_mongo_session *s, msg_mongo_use *u, const char *token,
-                         const char *mark, bool *was, msg_err *err) {
-  bson_t filter = BSON_INITIALIZER;
-  msg_mongo_result result = {0};
-  BSON_APPEND_UTF8(&filter, "_id", token);
-  if (mark)
-    BCON_APPEND(&filter, "in", BCON_UTF8(s->names.messages), "mark", BCON_UTF8(mark));
-  int rc = msg_mongo_delete(u, s->queue->names.leases, "undo", &filter, &result, err);
-  if (was)
-    *was = result.deleted > 0;
-  bson_destroy(&filter);
   return rc;
 }

@@ -1,5 +1,6 @@
 #include "store/mongo/lists.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -18,6 +19,24 @@ bool msg_mongo_ids_have(const msg_mongo_ids *l, const msg_oid *id) {
 void msg_mongo_ids_clear(msg_mongo_ids *l) {
   msg_free(l->at);
   *l = (msg_mongo_ids){0};
+}
+
+static int by_id(const void *a, const void *b) {
+  return msg_oid_cmp(a, b);
+}
+
+int msg_mongo_ids_order(msg_mongo_ids *l, const msg_oid *ids, size_t n) {
+  int rc = MSG_OK;
+  for (size_t i = 0; rc == MSG_OK && i < n; i++)
+    rc = msg_mongo_ids_add(l, &ids[i]);
+  if (l->n > 1)
+    qsort(l->at, l->n, sizeof *l->at, by_id);
+  return rc;
+}
+
+bool msg_mongo_ids_hold(const msg_mongo_ids *l, const msg_oid *id) {
+  size_t i = msg_oid_place(l->at, l->n, sizeof *l->at, id);
+  return i < l->n && msg_oid_cmp(&l->at[i], id) == 0;
 }
 
 bool msg_mongo_ids_insert(msg_mongo_ids *l, const msg_oid *id) {

@@ -1,7 +1,7 @@
 /* names.h - collections as Morphium names them, and ours beside them. Pure: no I/O.
  *
- * A queue has collections of its own whatever its layout: participants, keys, listeners, leases. Where its
- * messages are is its layout's (layout.h). */
+ * A queue has collections of its own whatever its layout: participants, keys, listeners, leases.
+ * Where its messages are is its layout's (layout.h). */
 #ifndef MSG_MONGO_NAMES_H
 #define MSG_MONGO_NAMES_H
 

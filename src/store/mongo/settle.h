@@ -26,8 +26,8 @@ int msg_mongo_parts_of(msg_settle_item *items, size_t n, msg_mongo_parts *out, m
  *  item. False: none. */
 bool msg_mongo_parts_next(msg_mongo_parts *p);
 void msg_mongo_parts_clear(msg_mongo_parts *p);
-/** Which documents one part may change: theirs, while the claim holds and by no lease (lease.h), and
- *  those that bear `mark` already, so that a second run finds as many. */
+/** Which documents one part may change: theirs, while the claim holds and by no lease (lease.h),
+ *  and those that bear `mark` already, so that a second run finds as many. */
 void msg_mongo_append_theirs(bson_t *filter, const msg_mongo_parts *p, const msg_mongo_part *part,
                              const char *node, enum msg_settle_verb verb, const char *mark);
 /** Theirs while the claim holds, by a lease or not. */
