@@ -24,8 +24,20 @@ class Leases(OwnServer):
         return rows
 
     def ack(self, rows, db=None):
-        return (db or self.n).one("SELECT msg_ack(?)", json.dumps(
-            [{"id": r["id"], "token": r["token"]} for r in rows]))
+        return (db or self.n).one("SELECT msg_ack(?)", self.items(rows))
+
+    @staticmethod
+    def items(rows):
+        return json.dumps([{"id": r["id"], "token": r["token"]} for r in rows])
+
+    def block(self, command):
+        """The next such command on the leases takes two seconds."""
+        self.fail_point({"times": 1}, failCommands=[command], namespace=self.database + ".msg_leases",
+                        blockConnection=True, blockTimeMS=2000)
+
+    def is_blocked(self):
+        return self.admin.run("admin", {"getParameter": 1, "failpoint.failCommand": 1})[
+            "failpoint.failCommand"]["timesEntered"] > 0
 
     def leases(self):
         return self.find(collection="msg_leases")
@@ -93,10 +105,11 @@ class Leases(OwnServer):
 
     def test_a_commit_of_unknown_end_is_taken_back(self):
         """And nothing of it is done once another has them."""
-        rows = self.claim(lease_ms=60000)
-        other = self.db("other")
+        rows, other = self.claim(lease_ms=60000), self.db("other")
+        self.fill()
+        rows = [r for two in zip(rows, self.claim(lease_ms=60000)) for r in two]
         self.n.rows("BEGIN")
-        self.assertEqual(self.ack(rows), N)
+        self.assertEqual(self.ack(rows), 2 * N)
         self.fail_point("alwaysOn", failCommands=["commitTransaction"],
                         writeConcernError={"code": 64, "errmsg": "slow"})
         self.assertRaises(support.sqlite3.Error, self.n.rows, "COMMIT")
@@ -104,8 +117,8 @@ class Leases(OwnServer):
             self.n.rows("ROLLBACK")
         self.fail_point("off")
         again = []
-        until(lambda: again.extend(other.claims("work", N)) or len(again) == N)
-        self.assertEqual(self.ack(again, other), N)
+        until(lambda: again.extend(other.claims("work", N)) or len(again) == 2 * N)
+        self.assertEqual(self.ack(again, other), 2 * N)
         end = time.monotonic() + 1
         while time.monotonic() < end:
             self.assertEqual(other.claims("work", N), [])
@@ -133,6 +146,49 @@ class Leases(OwnServer):
         self.fail_point("off")
         self.assertEqual(len(rows), N - 1)
         self.assertEqual(self.profiled(self.ack, rows), (N - 1, ["msg_leases"]))
+
+    def test_one_that_won_nothing_acks_nothing(self):
+        """Another is faster, and gives them back; then they are claimed in pieces."""
+        other = self.worker("other")
+        self.block("update")
+        claim = support.Background(self.n.claims, "work", N)
+        until(self.is_blocked)
+        ids = [r[0] for r in other.rows("SELECT id FROM msg_claim('work', ?)", N)]
+        self.assertEqual((len(ids), claim.result()), (N, []))
+        self.assertEqual(other.one("SELECT msg_release(?)", json.dumps(ids)), N)
+        for _ in range(2):
+            self.assertEqual(len(self.n.claims("work", N // 2)), N // 2)
+        self.assertEqual(self.n.one("SELECT msg_ack(?)", json.dumps(ids)), N)
+        self.assertEqual(self.find({"sq.state": {"$ne": "done"}}), [])
+
+    def test_what_is_released_beside_its_messages_may_be_anothers_at_once(self):
+        rows, other = self.claim(), self.db("other")
+        self.fill()
+        rows += self.n.claims("work", N // 2)
+        self.n.claims("work", N // 2)  # what is freed is all there is
+        self.block("delete")
+        release = support.Background(self.n.one, "SELECT msg_release(?)", self.items(rows))
+        theirs = []
+        until(lambda: theirs.extend(other.claims("work", N // 2)) or len(theirs) == N // 2)
+        self.assertEqual(release.result(), len(rows))
+        self.assertEqual(self.ack(theirs, other), N // 2)
+
+    def test_with_a_life_they_have_none(self):
+        rows = self.claim()
+        self.db("operator").rows("UPDATE msg_messages SET ttl = 60000 WHERE id = ?", rows[0]["id"])
+        self.assertEqual(self.leases(), [])
+        self.assertEqual(self.ack(rows), N)
+
+    def test_whoever_meets_one_tidies_it_away(self):
+        worker = self.worker("worker")
+        got = worker.rows("SELECT id, token FROM msg_claim('work', ?)", N)
+        self.assertEqual(worker.one("SELECT msg_ack(?)", self.items(
+            [{"id": id, "token": token} for id, token in got])), N)
+        worker.kill()
+        past = date(now_ms() - 60000)
+        self.admin.update(self.database, "msg_leases", {}, {"$set": {"until": past, "at": past}})
+        self.admin.update(self.database, "msg", {}, {"$set": {"sq.until": past}}, multi=True)
+        until(lambda: [self.n.claim("work"), not self.find() and not self.leases()][1])
 
     def test_groups_have_none(self):
         self.n.enqueue("work", 1, group="g")

@@ -46,10 +46,7 @@ static int update_part(msg_mongo_txn *t, const struct applying *a,
   int64_t n = 0;
   bson_t *change = msg_mongo_change_of(&settle->how, mark_of(a, &settle->how, part->token),
                                        a->actor->settings->max_attempts);
-  char nobody[MSG_OID_HEX + 1]; /* a mark that no document bears */
-  msg_oid none = msg_oid_new();
-  msg_oid_hex(&none, nobody);
-  msg_mongo_append_theirs(&filter, parts, part, a->actor->node, settle->how.verb, nobody);
+  msg_mongo_append_theirs(&filter, parts, part, a->actor->node, settle->how.verb);
   int rc = msg_mongo_txn_update(t, t->s->names.messages, "commit", &filter, change, &n, err);
   bson_destroy(change);
   bson_destroy(&filter);
@@ -67,6 +64,8 @@ static int settle_part(msg_mongo_txn *t, struct applying *a, const struct msg_un
   if (rc == MSG_OK && matched < (int64_t)part->n)
     rc = msg_mongo_leases_break(t, "commit", &leased, &plain, NULL, NULL, err);
   bson_destroy(&leased);
+  if (settle->how.verb == MSG_SETTLE_EXTEND) /* what was extended matches again */
+    matched = plain ? 0 : matched;
   if (rc == MSG_OK && plain)
     rc = update_part(t, a, settle, parts, part, &matched, err);
   if (rc == MSG_OK && matched < (int64_t)part->n)

@@ -106,8 +106,10 @@ int msg_mongo_leases_break(msg_mongo_txn *t, const char *what, const bson_t *whi
   struct breaking w = {
       .done = done ? done : &own, .recent = recent, .now_ms = msg_mongo_now_ms(t->s->store)};
   int rc = read_tokens(t, what, which, &w, err);
-  if (rc == MSG_OK && w.tokens.n)
+  if (rc == MSG_OK && w.tokens.n) {
+    msg_mongo_leases_note(t->s);
     rc = break_them(t, what, &w, err);
+  }
   *plain = w.plain;
   msg_texts_clear(&own);
   msg_texts_clear(&w.tokens);

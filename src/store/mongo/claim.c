@@ -117,8 +117,7 @@ static int mark(msg_mongo_claiming *c, msg_err *err) {
   msg_oid_hex(&token, c->token);
   c->leased = !c->mortal && !c->claim->offered_count && msg_mongo_lease_fits(c->s, c->ids.n);
   if (c->leased)
-    rc = msg_mongo_lease_begin(c->s, c->u, c->actor->node, c->token, &c->ids, c->claim->lease_ms,
-                               err);
+    rc = msg_mongo_lease_begin(c->s, c->u, c->token, &c->ids, c->claim->lease_ms, err);
   return rc == MSG_OK ? mark_them(c, err) : rc;
 }
 
@@ -193,13 +192,14 @@ static int pick(msg_mongo_claiming *c, size_t count, bool *tried, msg_err *err) 
   return rc;
 }
 
-/* Others were faster, with some of them. */
-static int narrow(msg_mongo_claiming *c, size_t before, msg_err *err) {
+/* Others may have been faster, with some of them. */
+static int keep_lease(msg_mongo_claiming *c, size_t before, msg_err *err) {
   msg_mongo_ids mine = {0};
   int rc = MSG_OK;
   for (size_t i = before; rc == MSG_OK && i < c->got.n; i++)
     rc = msg_mongo_ids_add(&mine, &c->got.at[i].id);
-  rc = rc == MSG_OK ? msg_mongo_lease_narrow(c->s, c->u, c->actor->node, c->token, &mine, err)
+  rc = rc == MSG_OK ? msg_mongo_lease_keep(c->s, c->u, c->actor->node, c->token, &mine,
+                                           mine.n < c->ids.n, err)
                     : msg_err_nomem(err);
   msg_mongo_ids_clear(&mine);
   return rc;
@@ -218,8 +218,8 @@ static int win_at(msg_mongo_claiming *c, size_t spot, msg_err *err) {
   rc = mark(c, err);
   if (rc == MSG_OK)
     rc = msg_mongo_read_back(c, err);
-  if (rc == MSG_OK && c->leased && c->got.n > before && c->got.n - before < c->ids.n)
-    rc = narrow(c, before, err);
+  if (rc == MSG_OK && c->leased && c->got.n > before)
+    rc = keep_lease(c, before, err);
   if (rc == MSG_OK)
     return MSG_OK;
   while (c->got.n > before)

@@ -46,7 +46,6 @@ static msg_mongo_lease *slot_of(msg_mongo_place *p, const char *token) {
 static void remember(msg_mongo_session *s, msg_mongo_lease *l) {
   msg_mongo_place *p = s->place;
   msg_mutex_lock(s->store->mtx);
-  p->leased = true;
   if (!p->leases)
     p->leases = msg_zalloc(MSG_MONGO_LEASES_KEPT * sizeof *p->leases);
   if (p->leases) {
@@ -59,10 +58,15 @@ static void remember(msg_mongo_session *s, msg_mongo_lease *l) {
   msg_mongo_lease_clear(l);
 }
 
+void msg_mongo_leases_note(msg_mongo_session *s) {
+  msg_mutex_lock(s->store->mtx);
+  s->place->leased = true;
+  msg_mutex_unlock(s->store->mtx);
+}
+
 void msg_mongo_leases_note_broken(msg_mongo_session *s, const msg_texts *tokens) {
   msg_mongo_place *p = s->place;
   msg_mutex_lock(s->store->mtx);
-  p->leased = true;
   p->unleased = REST;
   for (size_t i = 0; p->leases && i < MSG_MONGO_LEASES_KEPT; i++)
     if (msg_texts_have(tokens, p->leases[i].token))
@@ -87,10 +91,10 @@ bool msg_mongo_lease_fits(msg_mongo_session *s, size_t n) {
 
 /* lease_ms: how long it lasts; 0: it is there already. The mark or the ack that follows waits until
  * most have both. */
-static int put_lease(msg_mongo_session *s, msg_mongo_use *u, const msg_mongo_lease *l,
-                     int64_t lease_ms, msg_err *err) {
-  bson_t set = BSON_INITIALIZER, until, *filter = BCON_NEW("_id", BCON_UTF8(l->token));
-  msg_mongo_append_oids(&set, "ids", l->ids.at, l->ids.n);
+static int put_lease(msg_mongo_session *s, msg_mongo_use *u, const char *token,
+                     const msg_mongo_ids *ids, int64_t lease_ms, msg_err *err) {
+  bson_t set = BSON_INITIALIZER, until, *filter = BCON_NEW("_id", BCON_UTF8(token));
+  msg_mongo_append_oids(&set, "ids", ids->at, ids->n);
   if (lease_ms) {
     msg_mongo_now_expr(&until, lease_ms);
     BCON_APPEND(&set, "in", "{", "$literal", BCON_UTF8(s->names.messages), "}", "until",
@@ -105,29 +109,28 @@ static int put_lease(msg_mongo_session *s, msg_mongo_use *u, const msg_mongo_lea
   return rc;
 }
 
-static int put_and_remember(msg_mongo_session *s, msg_mongo_use *u, const char *node,
-                            const char *token, const msg_mongo_ids *ids, int64_t lease_ms,
-                            msg_err *err) {
+int msg_mongo_lease_begin(msg_mongo_session *s, msg_mongo_use *u, const char *token,
+                          const msg_mongo_ids *ids, int64_t lease_ms, msg_err *err) {
+  msg_mongo_ids sorted = {0};
+  int rc = msg_mongo_ids_order(&sorted, ids->at, ids->n);
+  rc = rc == MSG_OK ? put_lease(s, u, token, &sorted, lease_ms, err) : msg_err_nomem(err);
+  msg_mongo_ids_clear(&sorted);
+  if (rc == MSG_OK)
+    msg_mongo_leases_note(s);
+  return rc;
+}
+
+int msg_mongo_lease_keep(msg_mongo_session *s, msg_mongo_use *u, const char *node,
+                         const char *token, const msg_mongo_ids *ids, bool fewer, msg_err *err) {
   msg_mongo_lease l;
   if (lease_init(&l, token, node, ids) != MSG_OK)
     return msg_err_nomem(err);
-  int rc = put_lease(s, u, &l, lease_ms, err);
+  int rc = fewer ? put_lease(s, u, token, &l.ids, 0, err) : MSG_OK;
   if (rc == MSG_OK)
     remember(s, &l);
   else
     msg_mongo_lease_clear(&l);
   return rc;
-}
-
-int msg_mongo_lease_begin(msg_mongo_session *s, msg_mongo_use *u, const char *node,
-                          const char *token, const msg_mongo_ids *ids, int64_t lease_ms,
-                          msg_err *err) {
-  return put_and_remember(s, u, node, token, ids, lease_ms, err);
-}
-
-int msg_mongo_lease_narrow(msg_mongo_session *s, msg_mongo_use *u, const char *node,
-                           const char *token, const msg_mongo_ids *ids, msg_err *err) {
-  return put_and_remember(s, u, node, token, ids, 0, err);
 }
 
 /* ---- which are meant ---- */

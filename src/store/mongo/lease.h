@@ -29,12 +29,12 @@ void msg_mongo_lease_clear(msg_mongo_lease *l);
 /** Would a claim of so many here be by a lease? Where the last ones were broken, seldom. */
 bool msg_mongo_lease_fits(msg_mongo_session *s, size_t n);
 /** Before the mark. Durable with it: this alone is not waited for. */
-int msg_mongo_lease_begin(msg_mongo_session *s, msg_mongo_use *u, const char *node,
-                          const char *token, const msg_mongo_ids *ids, int64_t lease_ms,
-                          msg_err *err);
-/** Of those that were to be marked these are mine. */
-int msg_mongo_lease_narrow(msg_mongo_session *s, msg_mongo_use *u, const char *node,
-                           const char *token, const msg_mongo_ids *ids, msg_err *err);
+int msg_mongo_lease_begin(msg_mongo_session *s, msg_mongo_use *u, const char *token,
+                          const msg_mongo_ids *ids, int64_t lease_ms, msg_err *err);
+/** After the mark: these are mine. `fewer`: than were to be marked. From now on an ack of them is the
+ *  lease's: of a lease that won nothing nobody may hear. */
+int msg_mongo_lease_keep(msg_mongo_session *s, msg_mongo_use *u, const char *node,
+                         const char *token, const msg_mongo_ids *ids, bool fewer, msg_err *err);
 /** One is taken back whole, by whom nobody acks it: it failed for its caller; or, with `mark`, if
  *  it was done by this call. *was: there was one. */
 int msg_mongo_lease_undo(msg_mongo_session *s, msg_mongo_use *u, const char *token,
@@ -58,6 +58,8 @@ int msg_mongo_leases_tidy(msg_mongo_session *s, msg_mongo_use *u, msg_err *err);
 
 /* ---- between the files ---- */
 
+/** There is one here, of whomever's: its document has to be tidied away. */
+void msg_mongo_leases_note(msg_mongo_session *s);
 /** They were broken, as the next ones here would be. */
 void msg_mongo_leases_note_broken(msg_mongo_session *s, const msg_texts *tokens);
 /** Copies of the node's leases all of whose messages are given; MSG_MONGO_LEASES_KEPT at most.

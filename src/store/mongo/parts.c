@@ -108,21 +108,16 @@ static void append_claimed(bson_t *filter, const msg_mongo_part *part, const cha
   bson_destroy(&now);
 }
 
-void msg_mongo_append_theirs(bson_t *filter, const msg_mongo_parts *p, const msg_mongo_part *part,
-                             const char *node, enum msg_settle_verb verb, const char *mark) {
-  bson_t claimed = BSON_INITIALIZER;
-  msg_mongo_append_ids(filter, "_id", "$in", p->ids + part->first, part->n);
-  append_claimed(&claimed, part, node, verb);
-  BCON_APPEND(&claimed, "sq.lease", "{", "$ne", BCON_BOOL(true), "}");
-  BCON_APPEND(filter, "$or", "[", BCON_DOCUMENT(&claimed), "{", "sq.mark", BCON_UTF8(mark), "}",
-              "]");
-  bson_destroy(&claimed);
-}
-
 void msg_mongo_append_held(bson_t *filter, const msg_mongo_parts *p, const msg_mongo_part *part,
                            const char *node, enum msg_settle_verb verb) {
   msg_mongo_append_ids(filter, "_id", "$in", p->ids + part->first, part->n);
   append_claimed(filter, part, node, verb);
+}
+
+void msg_mongo_append_theirs(bson_t *filter, const msg_mongo_parts *p, const msg_mongo_part *part,
+                             const char *node, enum msg_settle_verb verb) {
+  msg_mongo_append_held(filter, p, part, node, verb);
+  BCON_APPEND(filter, "sq.lease", "{", "$ne", BCON_BOOL(true), "}");
 }
 
 bson_t *msg_mongo_change_of(const msg_settle *how, const char *mark, int64_t max_attempts) {

@@ -1,6 +1,6 @@
 /* settle.c - what an owner does with a claim. Nothing is deleted: what is done keeps its token and
- * goes by delete_at. Each call leaves its mark, by which a retry finds what an earlier run did, and
- * by which the outcome of each item is known. */
+ * goes by delete_at. Each call leaves its mark, by which the outcome of each item is known, whichever
+ * of its runs did it. A second run leaves alone what the first one did: another may own it by then. */
 #include "store/mongo/settle.h"
 
 #include "store/mongo/group.h"
@@ -45,8 +45,7 @@ static int run(msg_mongo_txn *t, void *arg, msg_err *err) {
   int rc = MSG_OK;
   for (size_t i = 0; rc == MSG_OK && i < w->parts.n; i++) {
     bson_t filter = BSON_INITIALIZER;
-    msg_mongo_append_theirs(&filter, &w->parts, &w->parts.at[i], w->actor->node, w->how->verb,
-                            w->mark);
+    msg_mongo_append_theirs(&filter, &w->parts, &w->parts.at[i], w->actor->node, w->how->verb);
     if (!mongoc_bulk_operation_update_many_with_opts(bulk, &filter, w->change, NULL, &error))
       rc = msg_mongo_fail(w->s->store, what, &error, NULL, err);
     bson_destroy(&filter);
@@ -141,6 +140,13 @@ static int find_done(struct settling *w, msg_err *err) {
   return rc;
 }
 
+static bool any_done(const struct settling *w) {
+  size_t i = 0;
+  while (i < w->parts.item_count && !w->parts.items[i]->done)
+    i++;
+  return i < w->parts.item_count;
+}
+
 /* ---- an operator frees what a Java node holds ---- */
 
 static int free_lock(struct settling *w, msg_settle_item *item, msg_err *err) {
@@ -176,11 +182,11 @@ static int settle(struct settling *w, msg_err *err) {
   bool all = w->matched == (int64_t)w->parts.item_count;
   for (size_t i = 0; all && i < w->parts.item_count; i++)
     w->parts.items[i]->done = true;
-  if (!all && w->matched > 0)
+  if (!all)
     rc = find_done(w, err);
   if (rc == MSG_OK && !all && w->how->verb == MSG_SETTLE_FREE)
     rc = free_locks(w, err);
-  if (rc == MSG_OK && w->matched > 0 && w->how->verb != MSG_SETTLE_EXTEND &&
+  if (rc == MSG_OK && any_done(w) && w->how->verb != MSG_SETTLE_EXTEND &&
       msg_mongo_is_grouped(w->s))
     rc = msg_mongo_groups_after(w->s, w->u, w->parts.ids, w->parts.item_count, err);
   return rc;
