@@ -1,9 +1,9 @@
 #include "store/mongo/lists.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/sort.h"
 
 int msg_mongo_ids_add(msg_mongo_ids *l, const msg_oid *id) {
   if (msg_grow(&l->at, &l->cap, l->n + 1, sizeof *l->at) != MSG_OK)
@@ -29,8 +29,7 @@ int msg_mongo_ids_order(msg_mongo_ids *l, const msg_oid *ids, size_t n) {
   int rc = MSG_OK;
   for (size_t i = 0; rc == MSG_OK && i < n; i++)
     rc = msg_mongo_ids_add(l, &ids[i]);
-  if (l->n > 1)
-    qsort(l->at, l->n, sizeof *l->at, by_id);
+  msg_sort(l->at, l->n, sizeof *l->at, by_id);
   return rc;
 }
 

@@ -20,11 +20,10 @@ static bool pick(const msg_mongo_piece *piece, const msg_mongo_lease *l, bool *p
   return ok;
 }
 
-/* {_id: token, $or: [{done: {$ne: true}, ids: all of them, its time is not over}, {mark: mark}]} */
+/* {_id: token, $or: [{done: {$ne: true}, its time is not over}, {mark: mark}]} */
 static void append_open(bson_t *filter, const msg_mongo_lease *l, const char *mark) {
   bson_t now, open = BSON_INITIALIZER;
   msg_mongo_now_expr(&now, 0);
-  msg_mongo_append_oids(&open, "ids", l->ids.at, l->ids.n);
   BCON_APPEND(&open, "done", "{", "$ne", BCON_BOOL(true), "}", "$expr", "{", "$gt", "[",
               BCON_UTF8("$until"), BCON_DOCUMENT(&now), "]", "}");
   BCON_APPEND(filter, "_id", BCON_UTF8(l->token), "$or", "[", BCON_DOCUMENT(&open), "{", "mark",
