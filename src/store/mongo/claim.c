@@ -198,8 +198,7 @@ static int keep_lease(msg_mongo_claiming *c, size_t before, msg_err *err) {
   int rc = MSG_OK;
   for (size_t i = before; rc == MSG_OK && i < c->got.n; i++)
     rc = msg_mongo_ids_add(&mine, &c->got.at[i].id);
-  rc = rc == MSG_OK ? msg_mongo_lease_keep(c->s, c->u, c->actor->node, c->token, &mine,
-                                           mine.n < c->ids.n, err)
+  rc = rc == MSG_OK ? msg_mongo_lease_keep(c->s, c->actor->node, c->token, &mine, err)
                     : msg_err_nomem(err);
   msg_mongo_ids_clear(&mine);
   return rc;

@@ -89,48 +89,32 @@ bool msg_mongo_lease_fits(msg_mongo_session *s, size_t n) {
   return fits;
 }
 
-/* lease_ms: how long it lasts; 0: it is there already. The mark or the ack that follows waits until
- * most have both. */
-static int put_lease(msg_mongo_session *s, msg_mongo_use *u, const char *token,
-                     const msg_mongo_ids *ids, int64_t lease_ms, msg_err *err) {
+/* The mark that follows waits until most have both. */
+int msg_mongo_lease_begin(msg_mongo_session *s, msg_mongo_use *u, const char *token,
+                          const msg_mongo_ids *ids, int64_t lease_ms, msg_err *err) {
   bson_t set = BSON_INITIALIZER, until, *filter = BCON_NEW("_id", BCON_UTF8(token));
+  msg_mongo_now_expr(&until, lease_ms);
   msg_mongo_append_oids(&set, "ids", ids->at, ids->n);
-  if (lease_ms) {
-    msg_mongo_now_expr(&until, lease_ms);
-    BCON_APPEND(&set, "in", "{", "$literal", BCON_UTF8(s->names.messages), "}", "until",
-                BCON_DOCUMENT(&until));
-    bson_destroy(&until);
-  }
+  BCON_APPEND(&set, "in", "{", "$literal", BCON_UTF8(s->names.messages), "}", "until",
+              BCON_DOCUMENT(&until));
   bson_t *change = BCON_NEW("0", "{", "$set", BCON_DOCUMENT(&set), "}");
-  int rc = msg_mongo_update_soon(u, s->names.leases, "claim", filter, change, lease_ms != 0, err);
+  int rc = msg_mongo_upsert_soon(u, s->names.leases, "claim", filter, change, err);
+  if (rc == MSG_OK)
+    msg_mongo_leases_note(s);
   bson_destroy(change);
   bson_destroy(&set);
+  bson_destroy(&until);
   bson_destroy(filter);
   return rc;
 }
 
-int msg_mongo_lease_begin(msg_mongo_session *s, msg_mongo_use *u, const char *token,
-                          const msg_mongo_ids *ids, int64_t lease_ms, msg_err *err) {
-  msg_mongo_ids sorted = {0};
-  int rc = msg_mongo_ids_order(&sorted, ids->at, ids->n);
-  rc = rc == MSG_OK ? put_lease(s, u, token, &sorted, lease_ms, err) : msg_err_nomem(err);
-  msg_mongo_ids_clear(&sorted);
-  if (rc == MSG_OK)
-    msg_mongo_leases_note(s);
-  return rc;
-}
-
-int msg_mongo_lease_keep(msg_mongo_session *s, msg_mongo_use *u, const char *node,
-                         const char *token, const msg_mongo_ids *ids, bool fewer, msg_err *err) {
+int msg_mongo_lease_keep(msg_mongo_session *s, const char *node, const char *token,
+                         const msg_mongo_ids *ids, msg_err *err) {
   msg_mongo_lease l;
   if (lease_init(&l, token, node, ids) != MSG_OK)
     return msg_err_nomem(err);
-  int rc = fewer ? put_lease(s, u, token, &l.ids, 0, err) : MSG_OK;
-  if (rc == MSG_OK)
-    remember(s, &l);
-  else
-    msg_mongo_lease_clear(&l);
-  return rc;
+  remember(s, &l);
+  return MSG_OK;
 }
 
 /* ---- which are meant ---- */

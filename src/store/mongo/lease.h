@@ -1,7 +1,7 @@
 /* lease.h - one document for a claim of many, so that their ack is one write. Private to
  * store/mongo.
  *
- *   <queue>_leases: {_id: token, in: collection, ids: [in order], until}
+ *   <queue>_leases: {_id: token, in: collection, ids: those that were to be marked, until}
  *                   and when all of them were acked: done: true, at, mark
  *
  * Its messages bear sq.lease: true. With its ack they are settled, though they show "claimed" until
@@ -31,10 +31,10 @@ bool msg_mongo_lease_fits(msg_mongo_session *s, size_t n);
 /** Before the mark. Durable with it: this alone is not waited for. */
 int msg_mongo_lease_begin(msg_mongo_session *s, msg_mongo_use *u, const char *token,
                           const msg_mongo_ids *ids, int64_t lease_ms, msg_err *err);
-/** After the mark: these are mine. `fewer`: than were to be marked. From now on an ack of them is the
- *  lease's: of a lease that won nothing nobody may hear. */
-int msg_mongo_lease_keep(msg_mongo_session *s, msg_mongo_use *u, const char *node,
-                         const char *token, const msg_mongo_ids *ids, bool fewer, msg_err *err);
+/** After the mark: these bear its token, some at least. From now on an ack of them is the lease's:
+ *  of a lease that won nothing nobody may know. MSG_OK or MSG_NOMEM. */
+int msg_mongo_lease_keep(msg_mongo_session *s, const char *node, const char *token,
+                         const msg_mongo_ids *ids, msg_err *err);
 /** One is taken back whole, by whom nobody acks it: it failed for its caller; or, with `mark`, if
  *  it was done by this call. *was: there was one. */
 int msg_mongo_lease_undo(msg_mongo_session *s, msg_mongo_use *u, const char *token,

@@ -60,9 +60,9 @@ int msg_mongo_update(msg_mongo_use *u, const char *collection, const char *what,
   return write_many(u, collection, what, filter, change, NULL, out, err);
 }
 
-int msg_mongo_update_soon(msg_mongo_use *u, const char *collection, const char *what,
-                          const bson_t *filter, const bson_t *change, bool upsert, msg_err *err) {
-  bson_t *opts = BCON_NEW("upsert", BCON_BOOL(upsert), "writeConcern", "{", "w", BCON_INT32(1), "j",
+int msg_mongo_upsert_soon(msg_mongo_use *u, const char *collection, const char *what,
+                          const bson_t *filter, const bson_t *change, msg_err *err) {
+  bson_t *opts = BCON_NEW("upsert", BCON_BOOL(true), "writeConcern", "{", "w", BCON_INT32(1), "j",
                           BCON_BOOL(false), "}");
   int rc = write_many(u, collection, what, filter, change, opts, NULL, err);
   bson_destroy(opts);
