@@ -43,7 +43,8 @@ class PrimaryOfBatches(Primary):
 
     def tearDown(self):
         with self.cluster.primary().admin() as admin:
-            self.assertTrue(admin.find(support.database_of(self.path), "msg_leases", {"done": True}))
+            leases = admin.find(support.database_of(self.path), "msg_leases", {"done": True})
+        self.assertTrue(leases)
 
 
 class Clients(Case):

@@ -32,8 +32,8 @@ class Leases(OwnServer):
 
     def block(self, command):
         """The next such command on the leases takes two seconds."""
-        self.fail_point({"times": 1}, failCommands=[command], namespace=self.database + ".msg_leases",
-                        blockConnection=True, blockTimeMS=2000)
+        self.fail_point({"times": 1}, failCommands=[command], blockConnection=True,
+                        blockTimeMS=2000, namespace=self.database + ".msg_leases")
 
     def is_blocked(self):
         return self.admin.run("admin", {"getParameter": 1, "failpoint.failCommand": 1})[
@@ -54,7 +54,8 @@ class Leases(OwnServer):
     def test_an_ack_of_all_is_one_write(self):
         rows = self.claim()
         lease = self.leases()
-        self.assertEqual([(d["_id"], len(d["ids"]), d["in"]) for d in lease], [(rows[0]["token"], N, "msg")])
+        self.assertEqual([(d["_id"], len(d["ids"]), d["in"]) for d in lease],
+                         [(rows[0]["token"], N, "msg")])
         self.assertEqual(self.profiled(self.ack, rows), (N, ["msg_leases"]))
         self.assertTrue(self.leases()[0]["done"])
 
@@ -80,7 +81,8 @@ class Leases(OwnServer):
     def test_done_just_now_it_stays_for_ten_seconds(self):
         """So that what failed at a COMMIT whose end is unknown can be taken back."""
         self.assertEqual(self.ack(self.claim()), N)
-        self.admin.update(self.database, "msg", {}, {"$set": {"sq.until": date(now_ms() - 1)}}, multi=True)
+        self.admin.update(self.database, "msg", {}, {"$set": {"sq.until": date(now_ms() - 1)}},
+                          multi=True)
         self.assertIsNone(self.n.claim("work"))
         self.assertEqual((len(self.find()), len(self.leases())), (N, 1))
         self.assertIsNone(self.n.claim("work"))
@@ -137,7 +139,8 @@ class Leases(OwnServer):
         """A Java node is done with one of them between our mark and our look at its lock."""
         java, first = self.java("Java_1"), self.find({}, sort={"_id": 1})[0]
         self.assertTrue(java.lock(first))
-        self.fail_point("alwaysOn", failCommands=["aggregate"], blockConnection=True, blockTimeMS=2000)
+        self.fail_point("alwaysOn", failCommands=["aggregate"], blockConnection=True,
+                        blockTimeMS=2000)
         claim = support.Background(self.n.claims, "work", N)
         until(lambda: self.find({"_id": first["_id"], "sq.state": "claimed"}))
         self.assertTrue(java.mark("msg", first["_id"]))

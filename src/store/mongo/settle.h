@@ -26,7 +26,7 @@ int msg_mongo_parts_of(msg_settle_item *items, size_t n, msg_mongo_parts *out, m
  *  item. False: none. */
 bool msg_mongo_parts_next(msg_mongo_parts *p);
 void msg_mongo_parts_clear(msg_mongo_parts *p);
-/** The documents of one part that are theirs, while the claim holds, by a lease (lease.h) or not. */
+/** The documents of one part: theirs while the claim holds, by a lease (lease.h) or not. */
 void msg_mongo_append_held(bson_t *filter, const msg_mongo_parts *p, const msg_mongo_part *part,
                            const char *node, enum msg_settle_verb verb);
 /** Which of them it may change: those of no lease. */
