@@ -1,6 +1,6 @@
 /* settle.c - what an owner does with a claim. Nothing is deleted: what is done keeps its token and
- * goes by delete_at. Each call leaves its mark, by which the outcome of each item is known. A second
- * run leaves alone what the first one did, which may be another's by then. */
+ * goes by delete_at. Each call leaves its mark, which tells the outcome of each item. A second run
+ * leaves alone what the first one did: that may be another's by then. */
 #include "store/mongo/settle.h"
 
 #include "store/mongo/group.h"
