@@ -86,7 +86,7 @@ endfunction()
 # Layouts beside standard: what they change runs always, in a short form where it is long; the rest
 # is slow.
 function(msg_add_layout_tests layout)
-  foreach(stem await claim order poison process regressions request transaction)
+  foreach(stem await batch claim order poison process regressions request transaction)
     msg_add_layout_test(${layout} hosts ${stem})
   endforeach()
   foreach(stem bad_input broadcast_model files lessons tables time values waiting)

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/sort.h"
 
 static const char *const STATES[MSG_STATE_COUNT] = {"ready",     "delayed", "claimed", "blocked",
                                                     "processed", "dead",    "expired"};
@@ -181,13 +182,8 @@ static int cmp_delivery(const void *a, const void *b) {
   return msg_message_cmp(a, b);
 }
 
-/* Mostly they come in order. */
 void msg_list_sort(msg_list *l) {
-  size_t i = 1;
-  while (i < l->n && msg_message_cmp(&l->at[i - 1], &l->at[i]) <= 0)
-    i++;
-  if (i < l->n)
-    qsort(l->at, l->n, sizeof *l->at, cmp_delivery);
+  msg_sort(l->at, l->n, sizeof *l->at, cmp_delivery);
 }
 
 bool msg_list_has(const msg_list *l, size_t from, const msg_oid *id) {

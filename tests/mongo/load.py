@@ -1,11 +1,13 @@
 """Work that goes on while a fault happens: senders, consumers and listeners, each a process of its
 own, and the account of what became of the messages.
 """
+import contextlib
+import json
 import os
 import threading
 import time
 
-from harness import LAYOUT, home, mongod  # first: it says that the messages are in MongoDB
+from harness import LAYOUT, home, mongod, oid  # first: it says that the messages are in MongoDB
 import support
 
 TOPIC, CAST = "work", "cast"
@@ -106,6 +108,58 @@ class Consumer(Part):
             self.unsure.discard(value)
 
 
+class Bulk(Sender):
+    """A hundred by one statement, without a life."""
+
+    def step(self):
+        values = ["%s-%d" % (self.node, self.number + i) for i in range(100)]
+        sent = {value: oid()["$oid"] for value in values}
+        self.number += len(sent)
+        self.rows("""INSERT INTO msg_messages(id, topic, value, exclusive)
+                     SELECT value, ?, key, 1 FROM json_each(?)""", TOPIC, json.dumps(sent))
+        self.sent.update(sent)
+        self.done_at += [time.monotonic()] * len(sent)
+        time.sleep(0.05)
+
+
+class Batch(Consumer):
+    """Claims fifty, acknowledges them together: by turns in a transaction."""
+
+    turn = False
+
+    def step(self):
+        rows = self.rows("SELECT id, token, value FROM msg_claim(?, 50, 10000, 300)", TOPIC)
+        came, values = time.monotonic(), [value for _, _, value in rows]
+        if not rows:
+            return
+        self.claimed += [(value, came) for value in values]
+        self.history += [(came, value, "claimed", token) for _, token, value in rows]
+        self.unsure.update(values)
+        began = time.monotonic()
+        done = self.ack(json.dumps([{"id": id, "token": token} for id, token, _ in rows]))
+        self.history += [(began, value, "ack %d" % done, time.monotonic() - began)
+                         for value in values]
+        if done == len(rows):
+            self.acks += [(value, began) for value in values]
+            self.done_at += [time.monotonic()] * done
+        if done in (0, len(rows)):
+            self.unsure.difference_update(values)
+
+    def ack(self, items):
+        self.turn = not self.turn
+        if self.turn:
+            return self.rows("SELECT msg_ack(?)", items)[0][0]
+        self.rows("BEGIN")
+        done = self.rows("SELECT msg_ack(?)", items)[0][0]
+        try:
+            self.rows("COMMIT")
+        except support.sqlite3.Error:
+            with contextlib.suppress(support.sqlite3.Error):
+                self.rows("ROLLBACK")
+            raise
+        return done
+
+
 class Listener(Part):
     """One message a call: of a statement that fails, Python would show none of the earlier rows."""
 
@@ -123,10 +177,11 @@ class Listener(Part):
 class Load:
     """Context manager. `fault()` marks its moment; `account(name)` ends it, prints, asserts."""
 
-    def __init__(self, case, senders=2, consumers=2, listeners=1):
+    def __init__(self, case, senders=2, consumers=2, listeners=1, kinds=(Consumer, Sender)):
         self.case = case
         self.parts = []
-        for kind, n in ((Listener, listeners), (Consumer, consumers), (Sender, senders)):
+        consumer, sender = kinds
+        for kind, n in ((Listener, listeners), (consumer, consumers), (sender, senders)):
             for i in range(n):
                 self.add(kind(case.path, "%s-%d" % (kind.__name__.lower(), i)))
         self.fault_at = None

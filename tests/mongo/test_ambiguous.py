@@ -63,6 +63,7 @@ class Ambiguous(OwnServer):
             self.insert(java_message("news", value="x", delete_after_processing=True))
             self.fail_point({"times": 1}, failCommands=["delete"], **how)
             self.assertEqual(self.n.wait("news", 10000)["value"], "x")
+            self.n.rows("SELECT id FROM msg_messages")  # waits for the mark
             self.assertIsNone(self.n.wait("news", 300))
 
     def test_a_send(self):

@@ -2,7 +2,6 @@
 from harness import Background, OwnServer, main, until
 
 CLAIMERS, HELD_MS = 12, 300
-LEAN = {"indexes": "lean"}
 
 
 class Claims(OwnServer):
@@ -66,43 +65,21 @@ class BesideJava(OwnServer):
 
 
 class Many(OwnServer):
-    """With lean indexes they are marked by a transaction."""
-
-    def fill(self, node, count):
-        node.rows("""WITH RECURSIVE s(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM s WHERE i < ?)
-                     INSERT INTO msg_messages(topic, value, exclusive) SELECT 'work', i, 1 FROM s""",
-                  count)
-
-    def test_they_are_marked_as_a_whole(self):
-        n = self.db("n", LEAN)
-        self.fill(n, 20)
-        self.assertEqual(len(n.claims("work", 20)), 20)
-        updates = {"op": "u", "ns": self.database + ".msg"}
-        self.assertEqual(self.admin.find("local", "oplog.rs", updates), [])
-        whole = self.admin.find("local", "oplog.rs", {"o.applyOps": {"$elemMatch": updates}})
-        self.assertEqual([len(entry["o"]["applyOps"]) for entry in whole], [20])
-
     def test_processes_that_race(self):
-        self.fill(self.db("n", LEAN), 600)
-        workers = [self.worker("w-%d" % i, LEAN) for i in range(3)]
+        self.db("n").rows("""WITH RECURSIVE s(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM s WHERE i < 600)
+                             INSERT INTO msg_messages(topic, value, exclusive) SELECT 'work', i, 1 FROM s""")
+        workers = [self.worker("w-%d" % i) for i in range(3)]
         got = []
 
         def claim_all():
             for w in workers:
-                w.start("SELECT id FROM msg_claim('work', 20)")
+                w.start("SELECT id FROM msg_claim('work', 40)")
             for w in workers:
                 got.extend(row[0] for row in w.result())
             return len(got) >= 600
 
         until(claim_all)
         self.assertEqual((len(got), len(set(got))), (600, 600))
-
-    def test_one_that_is_interrupted_by_another_goes_on(self):
-        n = self.db("n", LEAN)
-        self.fill(n, 20)
-        self.fail_point({"times": 3}, failCommands=["update"], errorCode=112,  # WriteConflict
-                        errorLabels=["TransientTransactionError"])
-        self.assertEqual(len(n.claims("work", 20)), 20)
 
 
 if __name__ == "__main__":

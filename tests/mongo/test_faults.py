@@ -7,12 +7,14 @@ import time
 
 from harness import OwnServer, home, main, mongod, until  # first: it says where the messages are
 import support
-from load import CAST, TOPIC, Case, Consumer, Load, Sender
+from load import CAST, TOPIC, Batch, Bulk, Case, Consumer, Load, Sender
 
 
 class Primary(Case):
+    kinds = (Consumer, Sender)
+
     def test_stepdown(self):
-        with Load(self) as load:
+        with Load(self, kinds=self.kinds) as load:
             load.fault()
             with self.cluster.primary().admin() as admin:
                 try:
@@ -24,7 +26,7 @@ class Primary(Case):
             self.assertEqual(load.account("stepdown"), 0)
 
     def test_kill_9(self):
-        with Load(self) as load:
+        with Load(self, kinds=self.kinds) as load:
             primary = self.cluster.primary()
             load.fault()
             primary.kill()
@@ -32,6 +34,17 @@ class Primary(Case):
             load.until_busy(50)
             primary.start()
             load.account("kill -9 of the primary")
+
+
+class PrimaryOfBatches(Primary):
+    """By leases."""
+
+    kinds = (Batch, Bulk)
+
+    def tearDown(self):
+        with self.cluster.primary().admin() as admin:
+            leases = admin.find(support.database_of(self.path), "msg_leases", {"done": True})
+        self.assertTrue(leases)
 
 
 class Clients(Case):

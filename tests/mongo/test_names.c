@@ -25,8 +25,8 @@ static void of_another_queue(void **state) {
 }
 
 static void too_long_or_taken(void **state) {
-  static const char *const taken[] = {"a_lck",       "a_participants", "a_keys",
-                                      "a_listeners", "a_delayed",      "a_dm_b"};
+  static const char *const taken[] = {"a_lck",     "a_participants", "a_keys", "a_listeners",
+                                      "a_delayed", "a_leases",       "a_dm_b"};
   msg_mongo_names n;
   msg_err err = MSG_ERR_INIT;
   char longest[65], long_[200];
@@ -56,6 +56,7 @@ static void queues_of_collections(void **state) {
                {"msg_dm_nodeA1", "msg"},
                {"mmsg_a_dm_b", "a"},
                {"msg_delayed", "msg"},
+               {"mmsg_a_leases", "a"},
                {"mmsg_lck", "lck"},
                {"mmsg_lck_lck", "lck"},
                {"mmsg_participants_participants", "participants"},

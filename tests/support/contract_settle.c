@@ -234,14 +234,14 @@ static void release_to_recipients_and_groups(void **state) {
 static void extend_moves_the_end(void **state) {
   contract *k = *state;
   msg_message m = claimed_one(k, "a", 10000), got;
-  contract_pass(k, 9000);
+  contract_pass(k, 5000);
   int64_t now_ms = msg_clock_now_ms();
   assert_true(contract_settle(k, "a", MSG_SETTLE_EXTEND, &m.id, m.token, 30000));
   OK(k->s->ops->get(k->s, &m.id, &got, &k->err));
   assert_true(got.until_ms >= now_ms + 30000 && got.until_ms <= msg_clock_now_ms() + 30000);
   assert_int_equal(got.attempts, 1);
   msg_message_clear(&got);
-  contract_pass(k, 29000);
+  contract_pass(k, 20000);
   assert_string_equal(contract_claimed(k, "b", "t", 1), "");
   assert_true(contract_settle(k, "a", MSG_SETTLE_EXTEND, &m.id, NULL, 10)); /* shorter, too */
   contract_pass(k, 11);

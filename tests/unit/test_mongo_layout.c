@@ -151,9 +151,9 @@ static void lanes(void **state) {
 }
 
 static void collections_that_may_be_a_topics(void **state) {
-  static const char *const no[] = {"msg",      "msg_lck",       "msg_lck_t",   "msg_participants",
-                                   "msg_keys", "msg_listeners", "msg_delayed", "msg_dm_a",
-                                   "dm_a",     "other_t",       "mmsg_q"};
+  static const char *const no[] = {"msg",      "msg_lck",       "msg_lck_t",  "msg_participants",
+                                   "msg_keys", "msg_listeners", "msg_leases", "msg_delayed",
+                                   "msg_dm_a", "dm_a",          "other_t",    "mmsg_q"};
   msg_mongo_names n = names_of("msg");
   (void)state;
   assert_true(msg_mongo_may_be_topic("msg", &n, "msg_t"));

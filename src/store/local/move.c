@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/sort.h"
 #include "store/local/lease.h"
 #include "store/local/reading.h"
 
@@ -107,12 +108,7 @@ size_t msg_local_seqs_run(const int64_t *seqs, size_t n) {
 }
 
 bool msg_local_seqs_sort(msg_local_seqs *seqs) {
-  bool sorted = true;
-  for (size_t i = 1; sorted && i < seqs->n; i++)
-    sorted = seqs->at[i - 1] < seqs->at[i];
-  if (!sorted)
-    qsort(seqs->at, seqs->n, sizeof *seqs->at, compare);
-  return sorted;
+  return msg_sort(seqs->at, seqs->n, sizeof *seqs->at, compare);
 }
 
 int msg_local_seqs_delete(msg_local_session *s, msg_local_seqs *seqs, msg_err *err) {

@@ -2,11 +2,11 @@
  *
  * A token fences: who lost the lease, or shares only the node's name with its later owner, changes
  * nothing. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/sort.h"
 #include "base/str.h"
 #include "store/local/lease.h"
 #include "store/local/move.h"
@@ -159,16 +159,6 @@ static int by_seq(const void *a, const void *b) {
   return (x->item > y->item) - (x->item < y->item);
 }
 
-/* Mostly they come in order. */
-static void sort(void *at, size_t n, size_t size, int (*cmp)(const void *, const void *)) {
-  const char *p = at;
-  size_t i = 1;
-  while (i < n && cmp(p + (i - 1) * size, p + i * size) < 0)
-    i++;
-  if (i < n)
-    qsort(at, n, size, cmp);
-}
-
 static void add_found(struct batch *b, struct wanted *x, int64_t seq, int64_t lease) {
   x->found = true;
   b->at[b->n++] = (struct found){seq, lease, x->item};
@@ -311,7 +301,7 @@ static int find_rows(msg_local_session *s, const struct settling *w, struct batc
 /* Sorted; an id given twice is settled by the first item. */
 static void sort_rows(struct batch *b) {
   size_t n = 0;
-  sort(b->at, b->n, sizeof *b->at, by_seq);
+  msg_sort(b->at, b->n, sizeof *b->at, by_seq);
   for (size_t i = 0; i < b->n; i++) {
     if (n > 0 && b->at[n - 1].seq == b->at[i].seq)
       continue;
@@ -365,7 +355,7 @@ static int ack_found(msg_local_session *s, struct settling *w, struct batch *b, 
   for (size_t i = 0; i < w->n; i++)
     b->wanted[i] = (struct wanted){.item = &w->items[i]};
   b->wanted_n = w->n;
-  sort(b->wanted, w->n, sizeof *b->wanted, by_id);
+  msg_sort(b->wanted, w->n, sizeof *b->wanted, by_id);
   int rc = find_rows(s, w, b, err);
   if (rc != MSG_OK)
     return rc;

@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "store/mongo/group.h"
 #include "store/mongo/job.h"
+#include "store/mongo/lease.h"
 #include "store/mongo/put.h"
 #include "store/mongo/regret.h"
 #include "store/mongo/settle.h"
@@ -38,16 +39,35 @@ static const char *mark_of(const struct applying *a, const msg_settle *how, cons
   return how->verb == MSG_SETTLE_ACK || how->verb == MSG_SETTLE_REJECT ? token : a->nobody;
 }
 
-static int settle_part(msg_mongo_txn *t, struct applying *a, const struct msg_unit_settle *settle,
-                       const msg_mongo_parts *parts, const msg_mongo_part *part, msg_err *err) {
+static int update_part(msg_mongo_txn *t, const struct applying *a,
+                       const struct msg_unit_settle *settle, const msg_mongo_parts *parts,
+                       const msg_mongo_part *part, int64_t *matched, msg_err *err) {
   bson_t filter = BSON_INITIALIZER;
-  int64_t matched = 0;
+  int64_t n = 0;
   bson_t *change = msg_mongo_change_of(&settle->how, mark_of(a, &settle->how, part->token),
                                        a->actor->settings->max_attempts);
-  msg_mongo_append_theirs(&filter, parts, part, a->actor->node, settle->how.verb, a->nobody);
-  int rc = msg_mongo_txn_update(t, t->s->names.messages, "commit", &filter, change, &matched, err);
+  msg_mongo_append_theirs(&filter, parts, part, a->actor->node, settle->how.verb);
+  int rc = msg_mongo_txn_update(t, t->s->names.messages, "commit", &filter, change, &n, err);
   bson_destroy(change);
   bson_destroy(&filter);
+  *matched += n;
+  return rc;
+}
+
+static int settle_part(msg_mongo_txn *t, struct applying *a, const struct msg_unit_settle *settle,
+                       const msg_mongo_parts *parts, const msg_mongo_part *part, msg_err *err) {
+  bson_t leased = BSON_INITIALIZER;
+  int64_t matched = 0;
+  bool plain = false;
+  int rc = update_part(t, a, settle, parts, part, &matched, err);
+  msg_mongo_append_held(&leased, parts, part, a->actor->node, settle->how.verb);
+  if (rc == MSG_OK && matched < (int64_t)part->n)
+    rc = msg_mongo_leases_break(t, "commit", &leased, &plain, NULL, NULL, err);
+  bson_destroy(&leased);
+  if (settle->how.verb == MSG_SETTLE_EXTEND) /* what was extended matches again */
+    matched = plain ? 0 : matched;
+  if (rc == MSG_OK && plain)
+    rc = update_part(t, a, settle, parts, part, &matched, err);
   if (rc == MSG_OK && matched < (int64_t)part->n)
     rc = not_theirs(settle, part, parts, matched, err);
   return rc;
@@ -58,7 +78,12 @@ static int settle_piece(msg_mongo_txn *t, struct applying *a, const struct msg_u
   msg_mongo_session at = msg_mongo_session_at(t->s, piece->place), *s = t->s;
   msg_mongo_parts parts = {0};
   t->s = &at;
-  int rc = msg_mongo_parts_of(piece->items, piece->n, &parts, err);
+  size_t left = piece->n;
+  int rc = MSG_OK;
+  if (settle->how.verb == MSG_SETTLE_ACK)
+    rc = msg_mongo_leases_ack(t, "commit", a->actor->node, piece, NULL, &left, err);
+  if (rc == MSG_OK && left)
+    rc = msg_mongo_parts_of(piece->items, left, &parts, err);
   for (size_t i = 0; rc == MSG_OK && i < parts.n; i++)
     rc = settle_part(t, a, settle, &parts, &parts.at[i], err);
   msg_mongo_parts_clear(&parts);

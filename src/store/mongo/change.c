@@ -4,7 +4,8 @@
 
 /* What a claim, a delay and a death leave behind. */
 #define UNSET_CLAIM                                                                                \
-  BCON_UTF8("sq.token"), BCON_UTF8("sq.owner"), BCON_UTF8("sq.since"), BCON_UTF8("sq.life")
+  BCON_UTF8("sq.token"), BCON_UTF8("sq.owner"), BCON_UTF8("sq.since"), BCON_UTF8("sq.life"),       \
+      BCON_UTF8("sq.lease")
 
 static bson_t *finish(bson_t *pipeline, bson_t *now) {
   bson_destroy(now);
@@ -21,19 +22,21 @@ static void append_outlive(bson_t *set, const bson_t *at) {
               "}");
 }
 
-bson_t *msg_mongo_change_claim(const char *node, const char *token, int64_t lease_ms, bool mortal) {
+bson_t *msg_mongo_change_claim(const char *node, const char *token, int64_t lease_ms, bool mortal,
+                               bool leased) {
   bson_t now, until, outlive, life = BSON_INITIALIZER;
   msg_mongo_now_expr(&now, 0);
   msg_mongo_now_expr(&until, lease_ms);
   msg_mongo_now_expr(&outlive, lease_ms + MSG_MONGO_DONE_MS);
   /* sq as a whole: field by field costs the server more */
-  bson_t *p =
-      BCON_NEW("0", "{", "$set", "{", "processed_by", "[", "{", "$literal", BCON_UTF8(node), "}",
-               "]", "sq", "{", "$mergeObjects", "[", BCON_UTF8("$sq"), "{", "state",
-               BCON_UTF8("claimed"), "token", BCON_UTF8(token), "owner", "{", "$literal",
-               BCON_UTF8(node), "}", "since", BCON_DOCUMENT(&now), "until", BCON_DOCUMENT(&until),
-               "attempts", "{", "$add", "[", "{", "$ifNull", "[", BCON_UTF8("$sq.attempts"),
-               BCON_INT32(0), "]", "}", BCON_INT32(1), "]", "}", "}", "]", "}", "}", "}");
+  bson_t *p = BCON_NEW("0", "{", "$set", "{", "processed_by", "[", "{", "$literal", BCON_UTF8(node),
+                       "}", "]", "sq", "{", "$mergeObjects", "[", BCON_UTF8("$sq"), "{", "state",
+                       BCON_UTF8("claimed"), "token", BCON_UTF8(token), "owner", "{", "$literal",
+                       BCON_UTF8(node), "}", "since", BCON_DOCUMENT(&now), "until",
+                       BCON_DOCUMENT(&until), "lease", "{", "$cond", "[", BCON_BOOL(leased),
+                       BCON_BOOL(true), BCON_UTF8("$$REMOVE"), "]", "}", "attempts", "{", "$add",
+                       "[", "{", "$ifNull", "[", BCON_UTF8("$sq.attempts"), BCON_INT32(0), "]", "}",
+                       BCON_INT32(1), "]", "}", "}", "]", "}", "}", "}");
   if (mortal) {
     append_outlive(&life, &outlive);
     BCON_APPEND(p, "1", "{", "$set", BCON_DOCUMENT(&life), "}");

@@ -5,8 +5,10 @@
 
 #include "store/mongo/query.h"
 
-/** Claim it for `node`. `mortal`: some may have a delete_at, which the claim has to outlive. */
-bson_t *msg_mongo_change_claim(const char *node, const char *token, int64_t lease_ms, bool mortal);
+/** Claim it for `node`. `mortal`: some may have a delete_at, which the claim has to outlive.
+ *  `leased`: by a lease (lease.h). */
+bson_t *msg_mongo_change_claim(const char *node, const char *token, int64_t lease_ms, bool mortal,
+                               bool leased);
 /** Done: stays, for a retry to see, until the sweep after its lease's end. Touches no index, but
  *  for a group's head. */
 bson_t *msg_mongo_change_ack(const char *mark);

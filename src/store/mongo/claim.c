@@ -15,16 +15,15 @@
 #include "store/mongo/claiming.h"
 #include "store/mongo/group.h"
 #include "store/mongo/interest.h"
+#include "store/mongo/lease.h"
 #include "store/mongo/query.h"
 #include "store/mongo/regret.h"
 #include "store/mongo/topics.h"
-#include "store/mongo/transaction.h"
 #include "store/mongo/where.h"
 
-#define ROUNDS       8
-#define ROUND_MAX    5000 /* messages */
-#define AGAIN_MAX    100
-#define TOGETHER_MIN 10
+#define ROUNDS    8
+#define ROUND_MAX 5000 /* messages */
+#define AGAIN_MAX 100
 
 void msg_mongo_claiming_go(msg_mongo_claiming *c, size_t spot) {
   c->s = &c->spots[spot].s;
@@ -93,10 +92,10 @@ static int bury(msg_mongo_claiming *c, msg_err *err) {
 }
 
 /* Idempotent: a second run finds them marked. */
-static int mark_them(msg_mongo_txn *t, void *arg, msg_err *err) {
-  msg_mongo_claiming *c = arg;
+static int mark_them(msg_mongo_claiming *c, msg_err *err) {
   bson_t filter = BSON_INITIALIZER, *change;
-  change = msg_mongo_change_claim(c->actor->node, c->token, c->claim->lease_ms, c->mortal);
+  change =
+      msg_mongo_change_claim(c->actor->node, c->token, c->claim->lease_ms, c->mortal, c->leased);
   msg_mongo_append_ids(&filter, "_id", "$in", c->ids.at, c->ids.n);
   msg_mongo_append_untaken(&filter);
   if (c->mortal)
@@ -106,22 +105,20 @@ static int mark_them(msg_mongo_txn *t, void *arg, msg_err *err) {
   if (c->claim->offered_count) /* which was not looked at before */
     BCON_APPEND(&filter, "sq.attempts", "{", "$not", "{", "$gte",
                 BCON_INT64(c->actor->settings->max_attempts), "}", "}");
-  int rc = t ? msg_mongo_txn_update(t, c->s->names.messages, "claim", &filter, change, NULL, err)
-             : msg_mongo_update(c->u, c->s->names.messages, "claim", &filter, change, NULL, err);
+  int rc = msg_mongo_update(c->u, c->s->names.messages, "claim", &filter, change, NULL, err);
   bson_destroy(change);
   bson_destroy(&filter);
   return rc;
 }
 
-/* Many by a transaction, as settle.c does: where there are few indexes, for in a transaction the
- * server reads its catalog for each of a message's. */
 static int mark(msg_mongo_claiming *c, msg_err *err) {
-  const msg_mongo_store *store = c->s->store;
+  int rc = MSG_OK;
   msg_oid token = msg_oid_new();
   msg_oid_hex(&token, c->token);
-  bool together = c->s->lean && c->ids.n >= TOGETHER_MIN && store->replicated && !store->sharded;
-  return together ? msg_mongo_transact(c->s, c->u, "claim", mark_them, c, err)
-                  : mark_them(NULL, c, err);
+  c->leased = !c->mortal && !c->claim->offered_count && msg_mongo_lease_fits(c->s, c->ids.n);
+  if (c->leased)
+    rc = msg_mongo_lease_begin(c->s, c->u, c->token, &c->ids, c->claim->lease_ms, err);
+  return rc == MSG_OK ? mark_them(c, err) : rc;
 }
 
 /* ---- the verb ---- */
@@ -195,6 +192,18 @@ static int pick(msg_mongo_claiming *c, size_t count, bool *tried, msg_err *err) 
   return rc;
 }
 
+/* Others may have been faster, with some of them. */
+static int keep_lease(msg_mongo_claiming *c, size_t before, msg_err *err) {
+  msg_mongo_ids mine = {0};
+  int rc = MSG_OK;
+  for (size_t i = before; rc == MSG_OK && i < c->got.n; i++)
+    rc = msg_mongo_ids_add(&mine, &c->got.at[i].id);
+  rc = rc == MSG_OK ? msg_mongo_lease_keep(c->s, c->actor->node, c->token, &mine, err)
+                    : msg_err_nomem(err);
+  msg_mongo_ids_clear(&mine);
+  return rc;
+}
+
 /* Marks those that were picked at one spot. */
 static int win_at(msg_mongo_claiming *c, size_t spot, msg_err *err) {
   size_t before = c->got.n;
@@ -208,6 +217,8 @@ static int win_at(msg_mongo_claiming *c, size_t spot, msg_err *err) {
   rc = mark(c, err);
   if (rc == MSG_OK)
     rc = msg_mongo_read_back(c, err);
+  if (rc == MSG_OK && c->leased && c->got.n > before)
+    rc = keep_lease(c, before, err);
   if (rc == MSG_OK)
     return MSG_OK;
   while (c->got.n > before)

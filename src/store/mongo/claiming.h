@@ -41,6 +41,7 @@ typedef struct msg_mongo_claiming {
   msg_mongo_ids shared; /* another's mark stands beside mine */
   msg_list got;         /* read back after the mark */
   char token[MSG_OID_HEX + 1];
+  bool leased; /* by a lease: lease.h */
 } msg_mongo_claiming;
 
 /* ---- claim.c ---- */

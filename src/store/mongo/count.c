@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "store/mongo/acked.h"
 #include "store/mongo/catalog.h"
 #include "store/mongo/pipe.h"
 #include "store/mongo/query.h"
@@ -66,22 +67,32 @@ static void append_state(bson_t *set) {
   bson_destroy(&now);
 }
 
-/* By name and state, and one by one those that may be in several lanes. */
+/* The token of the lease that it is claimed by, or null. */
+static void append_lease(bson_t *out) {
+  BCON_APPEND(out, "$cond", "[", "{", "$and", "[", "{", "$eq", "[", BCON_UTF8("$sq.state"),
+              BCON_UTF8("claimed"), "]", "}", BCON_UTF8("$sq.lease"), "{", "$ne", "[",
+              BCON_UTF8("$processed_by"), "[", "]", "]", "}", "]", "}", BCON_UTF8("$sq.token"),
+              BCON_NULL, "]");
+}
+
+/* By name, state and lease, and one by one those that may be in several lanes. */
 static void append_rough(bson_t *group, bool by_topic) {
-  bson_t name = BSON_INITIALIZER;
+  bson_t name = BSON_INITIALIZER, lease = BSON_INITIALIZER;
   if (by_topic)
     BCON_APPEND(&name, "$ifNull", "[", BCON_UTF8("$topic"), BCON_UTF8("$name"), "]");
   else
     BCON_APPEND(&name, "$literal", BCON_NULL);
-  BCON_APPEND(group, "_id", "{", "k", BCON_DOCUMENT(&name), "st", BCON_UTF8("$st"), "id", "{",
-              "$cond", "[", "{", "$and", "[", BCON_UTF8(MSG_MONGO_PIPE_LANE), "{", "$ne", "[", "{",
-              "$size", "{", "$cond", "[", "{", "$isArray", BCON_UTF8("$recipients"), "}",
-              BCON_UTF8("$recipients"), "[", "]", "]", "}", "}", BCON_INT32(1), "]", "}", "]", "}",
-              BCON_UTF8("$_id"), BCON_NULL, "]", "}", "}", "n", "{", "$sum", BCON_INT32(1), "}",
-              "oldest", "{", "$min", "{", "$cond", "[", "{", "$in", "[", BCON_UTF8("$st"), "[",
-              BCON_UTF8("dead"), BCON_UTF8("expired"), BCON_UTF8("processed"), "]", "]", "}",
-              BCON_NULL, "{", "$ifNull", "[", BCON_UTF8("$sq.sent"), BCON_UTF8("$timestamp"), "]",
-              "}", "]", "}", "}");
+  append_lease(&lease);
+  BCON_APPEND(group, "_id", "{", "k", BCON_DOCUMENT(&name), "st", BCON_UTF8("$st"), "lease",
+              BCON_DOCUMENT(&lease), "id", "{", "$cond", "[", "{", "$and", "[",
+              BCON_UTF8(MSG_MONGO_PIPE_LANE), "{", "$ne", "[", "{", "$size", "{", "$cond", "[", "{",
+              "$isArray", BCON_UTF8("$recipients"), "}", BCON_UTF8("$recipients"), "[", "]", "]",
+              "}", "}", BCON_INT32(1), "]", "}", "]", "}", BCON_UTF8("$_id"), BCON_NULL, "]", "}",
+              "}", "n", "{", "$sum", BCON_INT32(1), "}", "oldest", "{", "$min", "{", "$cond", "[",
+              "{", "$in", "[", BCON_UTF8("$st"), "[", BCON_UTF8("dead"), BCON_UTF8("expired"),
+              BCON_UTF8("processed"), "]", "]", "}", BCON_NULL, "{", "$ifNull", "[",
+              BCON_UTF8("$sq.sent"), BCON_UTF8("$timestamp"), "]", "}", "]", "}", "}");
+  bson_destroy(&lease);
   bson_destroy(&name);
 }
 
@@ -93,21 +104,27 @@ static void append_group(bson_t *group) {
     append_sum(group, states[i], states[i]);
 }
 
-static int run_count(msg_mongo_use *u, const msg_mongo_places *places, bool by_topic,
-                     msg_mongo_row_fn row, void *arg, msg_err *err) {
+static int run_count(msg_mongo_session *s, msg_mongo_use *u, const msg_mongo_places *places,
+                     bool by_topic, msg_mongo_row_fn row, void *arg, msg_err *err) {
   bson_t *there = BCON_NEW("sq.state", "{", "$ne", BCON_UTF8("done"), "}");
   bson_t *sort = BCON_NEW("_id", BCON_INT32(1));
   bson_t set = BSON_INITIALIZER, rough = BSON_INITIALIZER, group = BSON_INITIALIZER;
+  bson_t lookup = BSON_INITIALIZER, unacked = BSON_INITIALIZER;
   msg_mongo_pipe pipe;
   append_state(&set);
   append_rough(&rough, by_topic);
   append_group(&group);
+  msg_mongo_append_unacked(&lookup, &unacked, s, "_id.lease");
   msg_mongo_pipe_begin(&pipe, places, there, NULL);
   msg_mongo_pipe_add(&pipe, "$addFields", &set);
   msg_mongo_pipe_add(&pipe, "$group", &rough);
+  msg_mongo_pipe_add(&pipe, "$lookup", &lookup);
+  msg_mongo_pipe_add(&pipe, "$match", &unacked);
   msg_mongo_pipe_add(&pipe, "$group", &group);
   msg_mongo_pipe_add(&pipe, "$sort", sort);
   int rc = msg_mongo_pipe_each(&pipe, u, "count", row, arg, err);
+  bson_destroy(&unacked);
+  bson_destroy(&lookup);
   bson_destroy(&group);
   bson_destroy(&rough);
   bson_destroy(&set);
@@ -149,7 +166,7 @@ static int each_count(msg_mongo_session *s, msg_mongo_use *u, const msg_texts *p
   if (people && s->queue->layout->topics)
     keep_lanes(s, &places, people);
   if (rc == MSG_OK && places.n)
-    rc = run_count(u, &places, people == NULL, row, arg, err);
+    rc = run_count(s, u, &places, people == NULL, row, arg, err);
   msg_mongo_places_clear(&places);
   return rc;
 }

@@ -1,6 +1,7 @@
 /* deadline.c - when something of a queue changes by itself next. */
 #include <string.h>
 
+#include "store/mongo/acked.h"
 #include "store/mongo/catalog.h"
 #include "store/mongo/group.h"
 #include "store/mongo/query.h"
@@ -8,6 +9,9 @@
 #define LOOK 100
 
 struct soonest {
+  msg_mongo_session *s; /* where it looks */
+  msg_mongo_use *u;
+  msg_mongo_acked acked;
   int64_t at_ms, now_ms;
   int64_t last_ms; /* of those that do not count */
   int rows;
@@ -21,12 +25,13 @@ static bool is_done(const bson_t *doc) {
 
 static int note_until(void *arg, const bson_t *doc, msg_err *err) {
   struct soonest *w = arg;
-  (void)err;
+  bool acked;
+  int rc = msg_mongo_is_acked(w->s, w->u, &w->acked, doc, &acked, err);
   w->rows++;
   w->last_ms = msg_mongo_get_int(doc, "sq.until", MSG_NEVER);
-  if (w->last_ms < w->at_ms && !is_done(doc))
+  if (w->last_ms < w->at_ms && !is_done(doc) && !acked)
     w->at_ms = w->last_ms;
-  return MSG_OK;
+  return rc;
 }
 
 static int note_life(void *arg, const bson_t *doc, msg_err *err) {
@@ -46,6 +51,8 @@ static int note_life(void *arg, const bson_t *doc, msg_err *err) {
 static int look_for(msg_mongo_session *s, msg_mongo_use *u, bson_t *filter, bson_t *opts,
                     int (*note)(void *, const bson_t *, msg_err *), struct soonest *w,
                     msg_err *err) {
+  w->s = s;
+  w->u = u;
   int rc = msg_mongo_each(u, s->names.messages, "look for a deadline", filter, opts, note, w, err);
   if (w->rows == LOOK && w->last_ms < w->at_ms)
     w->at_ms = w->last_ms;
@@ -58,7 +65,8 @@ static int look_for(msg_mongo_session *s, msg_mongo_use *u, bson_t *filter, bson
 static int first_until(msg_mongo_session *s, msg_mongo_use *u, struct soonest *w, msg_err *err) {
   bson_t *opts = BCON_NEW("sort", "{", "sq.until", BCON_INT32(1), "}", "limit", BCON_INT64(LOOK),
                           "projection", "{", "sq.until", BCON_INT32(1), "sq.state", BCON_INT32(1),
-                          "sq.group", BCON_INT32(1), "}");
+                          "sq.group", BCON_INT32(1), "sq.lease", BCON_INT32(1), "sq.token",
+                          BCON_INT32(1), "processed_by", BCON_INT32(1), "}");
   return look_for(s, u, BCON_NEW("sq.until", "{", "$gt", BCON_DATE_TIME(0), "}"), opts, note_until,
                   w, err);
 }
@@ -92,6 +100,7 @@ static int first(msg_mongo_session *s, const bson_t *due, msg_mongo_at_fn look, 
   rc = due ? msg_mongo_wherever(s, &u, due, look, &w, err)
            : msg_mongo_everywhere(s, &u, look, &w, err);
   msg_mongo_give(&u);
+  msg_mongo_acked_clear(&w.acked);
   if (rc == MSG_OK)
     *at_ms = w.at_ms == MSG_NEVER ? MSG_NEVER : w.at_ms - s->store->clock_offset_ms;
   return rc;

@@ -10,6 +10,7 @@
  *   sq.to        recipients of a delayed broadcast or direct (null: everybody)
  *   sq.life      delete_at before a claim moved it
  *   sq.type      of a value that is no text: "integer", "real", "blob", "json", "bytes"
+ *   sq.lease     true: claimed by a lease, whose document may say that it is done (lease.h)
  *   sq.mark      the call that changed it last
  *   sq.at        when it was done
  * `timestamp` is the time from which it may be delivered: Java nodes count ttl from there.

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "store/mongo/acked.h"
 #include "store/mongo/browse.h"
 #include "store/mongo/catalog.h"
 #include "store/mongo/locks.h"
@@ -21,6 +22,7 @@ struct msg_mongo_find {
   msg_mongo_rows rows;
   msg_filter filter;
   msg_mongo_locks locks; /* of Java nodes */
+  msg_mongo_acked acked;
   int64_t now_ms;
   int64_t skipped, given;
   msg_list tied; /* rows of one tie, from `next` on */
@@ -107,9 +109,14 @@ static int places_of(struct msg_mongo_find *f, msg_mongo_places *out, msg_err *e
 static int read_row(struct msg_mongo_find *f, msg_message *out, msg_err *err) {
   const bson_t *doc;
   while (f->rows.cursor) {
+    bool acked = false;
     int rc = msg_mongo_rows_next(&f->rows, &f->u, "find", &doc, err);
     if (rc == MSG_NOTFOUND)
       break;
+    if (rc == MSG_OK)
+      rc = msg_mongo_is_acked(f->s, &f->u, &f->acked, doc, &acked, err);
+    if (acked)
+      continue;
     if (rc == MSG_OK)
       rc = msg_mongo_message(doc, f->now_ms, f->filter.bare, out, err);
     if (rc == MSG_CORRUPT)
@@ -221,6 +228,7 @@ void msg_mongo_find_close(msg_find *base) {
   msg_mongo_rows_end(&f->rows);
   msg_mongo_give(&f->u);
   msg_mongo_locks_clear(&f->locks);
+  msg_mongo_acked_clear(&f->acked);
   msg_list_clear(&f->tied);
   if (f->has_ahead)
     msg_message_clear(&f->ahead);
@@ -286,12 +294,17 @@ static int get_at(msg_mongo_session *at, msg_mongo_use *u, const msg_oid *id, ms
   bson_t filter = BSON_INITIALIZER;
   const bson_t *doc;
   int64_t now_ms = msg_mongo_now_ms(at->store);
+  msg_mongo_acked acked = {0};
+  bool gone = false;
   msg_mongo_append_oid(&filter, "_id", id);
   msg_mongo_append_there(&filter);
   mongoc_cursor_t *cursor = msg_mongo_query(u, at->names.messages, &filter, NULL);
   int rc = msg_mongo_next(u, cursor, "get", &doc, err);
   if (rc == MSG_OK)
-    rc = msg_mongo_message(doc, now_ms, false, out, err);
+    rc = msg_mongo_is_acked(at, u, &acked, doc, &gone, err);
+  if (rc == MSG_OK)
+    rc = gone ? MSG_NOTFOUND : msg_mongo_message(doc, now_ms, false, out, err);
+  msg_mongo_acked_clear(&acked);
   mongoc_cursor_destroy(cursor);
   bson_destroy(&filter);
   if (rc == MSG_OK && out->exclusive && out->state != MSG_STATE_CLAIMED) {

@@ -93,7 +93,7 @@ static const char *beside(const char *queue, const msg_mongo_names *names, const
   if (strcmp(collection, names->participants) == 0)
     return "the queue's participants";
   if (strcmp(collection, names->keys) == 0 || strcmp(collection, names->listeners) == 0 ||
-      strcmp(collection, names->locks) == 0)
+      strcmp(collection, names->leases) == 0 || strcmp(collection, names->locks) == 0)
     return "a collection beside the queue's messages";
   msg_mongo_at apart;
   msg_mongo_at_apart(names, &apart);

@@ -154,6 +154,9 @@ typedef struct msg_mongo_result {
 int msg_mongo_update(msg_mongo_use *u, const char *collection, const char *what,
                      const bson_t *filter, const bson_t *change, msg_mongo_result *out,
                      msg_err *err);
+/** The same, durable only with the next write; where none matches, one is put. */
+int msg_mongo_upsert_soon(msg_mongo_use *u, const char *collection, const char *what,
+                          const bson_t *filter, const bson_t *change, msg_err *err);
 /** delete_many. */
 int msg_mongo_delete(msg_mongo_use *u, const char *collection, const char *what,
                      const bson_t *filter, msg_mongo_result *out, msg_err *err);

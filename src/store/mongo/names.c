@@ -7,7 +7,8 @@
 
 #define PREFIX "mmsg_"
 
-static const char *const SUFFIXES[] = {"_lck", "_participants", "_keys", "_listeners", "_delayed"};
+static const char *const SUFFIXES[] = {"_lck",       "_participants", "_keys",
+                                       "_listeners", "_delayed",      "_leases"};
 enum { SUFFIX_COUNT = sizeof SUFFIXES / sizeof SUFFIXES[0] };
 
 /* The length of s without a suffix that only our own collections have, or a lane's; its whole
@@ -48,6 +49,7 @@ int msg_mongo_names_of(const char *queue, msg_mongo_names *out, msg_err *err) {
   join(out->participants, base, SUFFIXES[1]);
   join(out->keys, base, SUFFIXES[2]);
   join(out->listeners, base, SUFFIXES[3]);
+  join(out->leases, base, SUFFIXES[5]);
   return MSG_OK;
 }
 

@@ -1,7 +1,7 @@
 /* names.h - collections as Morphium names them, and ours beside them. Pure: no I/O.
  *
- * A queue has collections of its own whatever its layout: participants, keys, listeners. Where its
- * messages are is its layout's (layout.h). */
+ * A queue has collections of its own whatever its layout: participants, keys, listeners, leases.
+ * Where its messages are is its layout's (layout.h). */
 #ifndef MSG_MONGO_NAMES_H
 #define MSG_MONGO_NAMES_H
 
@@ -20,6 +20,7 @@ typedef struct msg_mongo_names {
   char participants[MSG_MONGO_NAME_MAX]; /* <messages>_participants */
   char keys[MSG_MONGO_NAME_MAX];         /* <messages>_keys: de-duplication, ours */
   char listeners[MSG_MONGO_NAME_MAX];    /* <messages>_listeners: ours */
+  char leases[MSG_MONGO_NAME_MAX];       /* <messages>_leases: ours, lease.h */
 } msg_mongo_names;
 
 /** Names for a queue.

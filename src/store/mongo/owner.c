@@ -115,7 +115,7 @@ static int step_back(msg_mongo_claiming *c, const msg_mongo_ids *ids, msg_err *e
       BCON_UTF8("$sq.life"), BCON_UTF8("$delete_at"), "]", "}", "sq.attempts", "{", "$subtract",
       "[", BCON_UTF8("$sq.attempts"), BCON_INT32(1), "]", "}", "}", "}", "1", "{", "$unset", "[",
       BCON_UTF8("sq.state"), BCON_UTF8("sq.token"), BCON_UTF8("sq.owner"), BCON_UTF8("sq.since"),
-      BCON_UTF8("sq.until"), BCON_UTF8("sq.life"), "]", "}");
+      BCON_UTF8("sq.until"), BCON_UTF8("sq.life"), BCON_UTF8("sq.lease"), "]", "}");
   int rc = msg_mongo_update(c->u, c->s->names.messages, "claim", &filter, change, NULL, err);
   bson_destroy(change);
   bson_destroy(&filter);

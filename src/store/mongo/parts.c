@@ -92,24 +92,32 @@ void msg_mongo_parts_clear(msg_mongo_parts *p) {
   *p = (msg_mongo_parts){0};
 }
 
-void msg_mongo_append_theirs(bson_t *filter, const msg_mongo_parts *p, const msg_mongo_part *part,
-                             const char *node, enum msg_settle_verb verb, const char *mark) {
-  bson_t claimed = BSON_INITIALIZER, now;
+static void append_claimed(bson_t *filter, const msg_mongo_part *part, const char *node,
+                           enum msg_settle_verb verb) {
+  bson_t now;
+  BSON_APPEND_UTF8(filter, "sq.state", "claimed");
+  if (verb == MSG_SETTLE_FREE)
+    return;
+  msg_mongo_now_expr(&now, 0);
+  if (part->token)
+    BSON_APPEND_UTF8(filter, "sq.token", part->token);
+  else
+    BSON_APPEND_UTF8(filter, "sq.owner", node);
+  BCON_APPEND(filter, "$expr", "{", "$gt", "[", BCON_UTF8("$sq.until"), BCON_DOCUMENT(&now), "]",
+              "}");
+  bson_destroy(&now);
+}
+
+void msg_mongo_append_held(bson_t *filter, const msg_mongo_parts *p, const msg_mongo_part *part,
+                           const char *node, enum msg_settle_verb verb) {
   msg_mongo_append_ids(filter, "_id", "$in", p->ids + part->first, part->n);
-  BSON_APPEND_UTF8(&claimed, "sq.state", "claimed");
-  if (verb != MSG_SETTLE_FREE) {
-    msg_mongo_now_expr(&now, 0);
-    if (part->token)
-      BSON_APPEND_UTF8(&claimed, "sq.token", part->token);
-    else
-      BSON_APPEND_UTF8(&claimed, "sq.owner", node);
-    BCON_APPEND(&claimed, "$expr", "{", "$gt", "[", BCON_UTF8("$sq.until"), BCON_DOCUMENT(&now),
-                "]", "}");
-    bson_destroy(&now);
-  }
-  BCON_APPEND(filter, "$or", "[", BCON_DOCUMENT(&claimed), "{", "sq.mark", BCON_UTF8(mark), "}",
-              "]");
-  bson_destroy(&claimed);
+  append_claimed(filter, part, node, verb);
+}
+
+void msg_mongo_append_theirs(bson_t *filter, const msg_mongo_parts *p, const msg_mongo_part *part,
+                             const char *node, enum msg_settle_verb verb) {
+  msg_mongo_append_held(filter, p, part, node, verb);
+  BCON_APPEND(filter, "sq.lease", "{", "$ne", BCON_BOOL(true), "}");
 }
 
 bson_t *msg_mongo_change_of(const msg_settle *how, const char *mark, int64_t max_attempts) {

@@ -4,6 +4,7 @@
 
 #include "base/mem.h"
 #include "base/str.h"
+#include "store/mongo/lease.h"
 #include "store/mongo/marks.h"
 
 /* ---- life ---- */
@@ -40,6 +41,7 @@ void msg_mongo_places_free(msg_mongo_store *store) {
     store->places = p->next;
     msg_mongo_seers_free(p);
     msg_mongo_ids_clear(&p->claiming);
+    msg_mongo_leases_forget(p);
     msg_texts_clear(&p->topics);
     msg_cond_free(p->inserted);
     msg_free(p);

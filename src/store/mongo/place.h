@@ -39,6 +39,11 @@ typedef struct msg_mongo_place {
   msg_cond *inserted;                     /* immutable; with the store's mtx */
   struct msg_mongo_seer *seers;           /* marks.h */
   msg_mongo_ids claiming;                 /* what claims of this process are at, in order */
+  struct msg_mongo_lease *leases;         /* lease.h: the last of this process; NULL none */
+  size_t lease_count;                     /* how many there have been */
+  int unleased;                           /* so many claims go without one */
+  bool leased;                            /* a lease of anybody's was met */
+  msg_mongo_turn tidied;                  /* for leases that are over */
   bool admitted;                          /* of a topic's: who shares it was looked up */
   msg_texts topics;                       /* of a topic's: those met in it */
 } msg_mongo_place;

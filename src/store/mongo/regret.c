@@ -9,6 +9,7 @@
 #include "store/mongo/change.h"
 #include "store/mongo/chores.h"
 #include "store/mongo/group.h"
+#include "store/mongo/lease.h"
 #include "store/mongo/place.h"
 #include "store/mongo/query.h"
 
@@ -135,6 +136,20 @@ static int remove_put(msg_mongo_session *s, msg_mongo_use *u, const msg_mongo_re
   return rc;
 }
 
+/* Acked by their lease, they still show the claim. */
+static int revive_leased(msg_mongo_session *s, msg_mongo_use *u, const msg_oid *ids, size_t n,
+                         const char *token, const bson_t *change, msg_err *err) {
+  bson_t filter = BSON_INITIALIZER;
+  bool was = false;
+  int rc = msg_mongo_lease_undo(s, u, token, token, &was, err);
+  msg_mongo_append_ids(&filter, "_id", "$in", ids, n);
+  BCON_APPEND(&filter, "sq.token", BCON_UTF8(token), "sq.state", "claimed");
+  if (rc == MSG_OK && was)
+    rc = msg_mongo_update(u, s->names.messages, "undo", &filter, change, NULL, err);
+  bson_destroy(&filter);
+  return rc;
+}
+
 static int revive_settled(msg_mongo_session *s, msg_mongo_use *u, const msg_mongo_regret *r,
                           msg_err *err) {
   bson_t *change = msg_mongo_change_redrive();
@@ -147,6 +162,8 @@ static int revive_settled(msg_mongo_session *s, msg_mongo_use *u, const msg_mong
     BCON_APPEND(&filter, "sq.mark", BCON_UTF8(r->tokens[i]), "sq.state", "{", "$in", "[", "done",
                 "dead", "]", "}");
     rc = msg_mongo_update(u, s->names.messages, "undo", &filter, change, NULL, err);
+    if (rc == MSG_OK)
+      rc = revive_leased(s, u, r->settled.at + i, n, r->tokens[i], change, err);
     bson_destroy(&filter);
   }
   bson_destroy(change);
@@ -155,10 +172,13 @@ static int revive_settled(msg_mongo_session *s, msg_mongo_use *u, const msg_mong
 
 static int free_claimed(msg_mongo_session *s, msg_mongo_use *u, const msg_mongo_regret *r,
                         msg_err *err) {
+  int rc = msg_mongo_lease_undo(s, u, r->token, NULL, NULL, err);
+  if (rc != MSG_OK)
+    return rc;
   bson_t filter = BSON_INITIALIZER, *change = msg_mongo_change_free("claim", 0, INT64_MAX);
   msg_mongo_append_ids(&filter, "_id", "$in", r->claimed.at, r->claimed.n);
   BCON_APPEND(&filter, "sq.state", "claimed", "sq.token", BCON_UTF8(r->token));
-  int rc = msg_mongo_update(u, s->names.messages, "undo", &filter, change, NULL, err);
+  rc = msg_mongo_update(u, s->names.messages, "undo", &filter, change, NULL, err);
   bson_destroy(change);
   bson_destroy(&filter);
   return rc;

@@ -26,10 +26,10 @@ static int64_t field(const bson_t *reply, const char *name) {
   return bson_iter_init_find(&it, reply, name) ? bson_iter_as_int64(&it) : 0;
 }
 
-/* Changes whatever matches `filter`; change NULL: removes it. */
+/* Changes whatever matches `filter`; change NULL: removes it. `opts` may be NULL. */
 static int write_many(msg_mongo_use *u, const char *collection, const char *what,
-                      const bson_t *filter, const bson_t *change, msg_mongo_result *out,
-                      msg_err *err) {
+                      const bson_t *filter, const bson_t *change, const bson_t *opts,
+                      msg_mongo_result *out, msg_err *err) {
   mongoc_collection_t *c = msg_mongo_collection(u, collection);
   bson_error_t error;
   bson_t reply;
@@ -37,8 +37,8 @@ static int write_many(msg_mongo_use *u, const char *collection, const char *what
   int rc = MSG_OK;
   for (;;) {
     msg_mongo_bound(u);
-    ok = change ? mongoc_collection_update_many(c, filter, change, NULL, &reply, &error)
-                : mongoc_collection_delete_many(c, filter, NULL, &reply, &error);
+    ok = change ? mongoc_collection_update_many(c, filter, change, opts, &reply, &error)
+                : mongoc_collection_delete_many(c, filter, opts, &reply, &error);
     if (ok || !again(u, &error, &reply))
       break;
     bson_destroy(&reply);
@@ -57,12 +57,21 @@ static int write_many(msg_mongo_use *u, const char *collection, const char *what
 int msg_mongo_update(msg_mongo_use *u, const char *collection, const char *what,
                      const bson_t *filter, const bson_t *change, msg_mongo_result *out,
                      msg_err *err) {
-  return write_many(u, collection, what, filter, change, out, err);
+  return write_many(u, collection, what, filter, change, NULL, out, err);
+}
+
+int msg_mongo_upsert_soon(msg_mongo_use *u, const char *collection, const char *what,
+                          const bson_t *filter, const bson_t *change, msg_err *err) {
+  bson_t *opts = BCON_NEW("upsert", BCON_BOOL(true), "writeConcern", "{", "w", BCON_INT32(1), "j",
+                          BCON_BOOL(false), "}");
+  int rc = write_many(u, collection, what, filter, change, opts, NULL, err);
+  bson_destroy(opts);
+  return rc;
 }
 
 int msg_mongo_delete(msg_mongo_use *u, const char *collection, const char *what,
                      const bson_t *filter, msg_mongo_result *out, msg_err *err) {
-  return write_many(u, collection, what, filter, NULL, out, err);
+  return write_many(u, collection, what, filter, NULL, NULL, out, err);
 }
 
 void msg_mongo_append_durable(const msg_mongo_store *store, bson_t *opts) {

@@ -1,15 +1,14 @@
 /* settle.c - what an owner does with a claim. Nothing is deleted: what is done keeps its token and
- * goes by delete_at. Each call leaves its mark, by which a retry finds what an earlier run did, and
- * by which the outcome of each item is known. */
+ * goes by delete_at. Each call leaves its mark, which tells the outcome of each item. A second run
+ * leaves alone what the first one did: that may be another's by then. */
 #include "store/mongo/settle.h"
 
-#include "base/clock.h"
 #include "store/mongo/group.h"
+#include "store/mongo/lease.h"
 #include "store/mongo/query.h"
 #include "store/mongo/split.h"
 #include "store/mongo/transaction.h"
 
-#define PAUSE_MS     50
 #define TOGETHER_MIN 10
 
 static const char *const WHAT[] = {[MSG_SETTLE_ACK] = "ack",
@@ -23,6 +22,8 @@ struct settling {
   msg_mongo_use *u;
   const msg_actor *actor;
   const msg_settle *how;
+  msg_mongo_piece *piece;
+  size_t left; /* of the piece: not settled by their lease */
   msg_mongo_parts parts;
   bson_t *change;
   int64_t matched; /* by the last run */
@@ -44,8 +45,7 @@ static int run(msg_mongo_txn *t, void *arg, msg_err *err) {
   int rc = MSG_OK;
   for (size_t i = 0; rc == MSG_OK && i < w->parts.n; i++) {
     bson_t filter = BSON_INITIALIZER;
-    msg_mongo_append_theirs(&filter, &w->parts, &w->parts.at[i], w->actor->node, w->how->verb,
-                            w->mark);
+    msg_mongo_append_theirs(&filter, &w->parts, &w->parts.at[i], w->actor->node, w->how->verb);
     if (!mongoc_bulk_operation_update_many_with_opts(bulk, &filter, w->change, NULL, &error))
       rc = msg_mongo_fail(w->s->store, what, &error, NULL, err);
     bson_destroy(&filter);
@@ -63,17 +63,6 @@ static int run(msg_mongo_txn *t, void *arg, msg_err *err) {
   return rc;
 }
 
-static int run_alone(struct settling *w, msg_err *err) {
-  msg_mongo_txn t = {.s = w->s, .u = w->u, .opts = BSON_INITIALIZER};
-  int rc;
-  while ((rc = run(&t, w, err)) != MSG_OK && t.again && msg_clock_mono_ms() < w->u->until_ms) {
-    t.again = false;
-    msg_clock_sleep_ms(PAUSE_MS);
-  }
-  bson_destroy(&t.opts);
-  return rc;
-}
-
 /* Many by a transaction, which costs a call more: the others of the replica set are told of it as
  * a whole, and not of each message. */
 static int update(struct settling *w, msg_err *err) {
@@ -81,9 +70,44 @@ static int update(struct settling *w, msg_err *err) {
   bool together = w->parts.item_count >= TOGETHER_MIN && store->replicated && !store->sharded;
   w->change = msg_mongo_change_of(w->how, w->mark, w->actor->settings->max_attempts);
   int rc = together ? msg_mongo_transact(w->s, w->u, WHAT[w->how->verb], run, w, err)
-                    : run_alone(w, err);
+                    : msg_mongo_alone(w->s, w->u, run, w, err);
   bson_destroy(w->change);
   return rc;
+}
+
+/* ---- leases ---- */
+
+static int ack_leases(msg_mongo_txn *t, void *arg, msg_err *err) {
+  struct settling *w = arg;
+  return msg_mongo_leases_ack(t, "ack", w->actor->node, w->piece, w->mark, &w->left, err);
+}
+
+struct breaking {
+  const struct settling *w;
+  bool plain;
+};
+
+static int break_leases(msg_mongo_txn *t, void *arg, msg_err *err) {
+  struct breaking *b = arg;
+  const msg_mongo_parts *p = &b->w->parts;
+  enum msg_settle_verb verb = b->w->how->verb;
+  int rc = MSG_OK;
+  for (size_t i = 0; rc == MSG_OK && i < p->n; i++) {
+    bson_t filter = BSON_INITIALIZER;
+    bool plain = false;
+    msg_mongo_append_held(&filter, p, &p->at[i], b->w->actor->node, verb);
+    rc = msg_mongo_leases_break(t, WHAT[verb], &filter, &plain, NULL, NULL, err);
+    b->plain = b->plain || plain;
+    bson_destroy(&filter);
+  }
+  return rc;
+}
+
+/* Those that are left out because they are of a lease that goes on; others may break it, too. */
+static int update_leased(struct settling *w, msg_err *err) {
+  struct breaking b = {.w = w};
+  int rc = msg_mongo_alone(w->s, w->u, break_leases, &b, err);
+  return rc == MSG_OK && b.plain ? update(w, err) : rc;
 }
 
 /* ---- whose was done ---- */
@@ -116,6 +140,13 @@ static int find_done(struct settling *w, msg_err *err) {
   return rc;
 }
 
+static bool any_done(const struct settling *w) {
+  size_t i = 0;
+  while (i < w->parts.item_count && !w->parts.items[i]->done)
+    i++;
+  return i < w->parts.item_count;
+}
+
 /* ---- an operator frees what a Java node holds ---- */
 
 static int free_lock(struct settling *w, msg_settle_item *item, msg_err *err) {
@@ -144,16 +175,18 @@ static int free_locks(struct settling *w, msg_err *err) {
 
 static int settle(struct settling *w, msg_err *err) {
   int rc = update(w, err);
+  if (rc == MSG_OK && w->matched < (int64_t)w->parts.item_count)
+    rc = update_leased(w, err);
   if (rc != MSG_OK)
     return rc;
   bool all = w->matched == (int64_t)w->parts.item_count;
   for (size_t i = 0; all && i < w->parts.item_count; i++)
     w->parts.items[i]->done = true;
-  if (!all && w->matched > 0)
+  if (!all)
     rc = find_done(w, err);
   if (rc == MSG_OK && !all && w->how->verb == MSG_SETTLE_FREE)
     rc = free_locks(w, err);
-  if (rc == MSG_OK && w->matched > 0 && w->how->verb != MSG_SETTLE_EXTEND &&
+  if (rc == MSG_OK && any_done(w) && w->how->verb != MSG_SETTLE_EXTEND &&
       msg_mongo_is_grouped(w->s))
     rc = msg_mongo_groups_after(w->s, w->u, w->parts.ids, w->parts.item_count, err);
   return rc;
@@ -161,10 +194,14 @@ static int settle(struct settling *w, msg_err *err) {
 
 static int settle_at(msg_mongo_session *at, msg_mongo_use *u, const msg_actor *actor,
                      const msg_settle *how, msg_mongo_piece *piece, msg_err *err) {
-  struct settling w = {.s = at, .u = u, .actor = actor, .how = how};
+  struct settling w = {
+      .s = at, .u = u, .actor = actor, .how = how, .piece = piece, .left = piece->n};
   msg_oid mark = msg_oid_new();
   msg_oid_hex(&mark, w.mark);
-  int rc = msg_mongo_parts_of(piece->items, piece->n, &w.parts, err);
+  int rc = how->verb == MSG_SETTLE_ACK ? msg_mongo_alone(at, u, ack_leases, &w, err) : MSG_OK;
+  if (rc != MSG_OK || w.left == 0)
+    return rc;
+  rc = msg_mongo_parts_of(piece->items, w.left, &w.parts, err);
   if (rc == MSG_OK)
     do
       rc = settle(&w, err);

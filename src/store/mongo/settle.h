@@ -26,10 +26,12 @@ int msg_mongo_parts_of(msg_settle_item *items, size_t n, msg_mongo_parts *out, m
  *  item. False: none. */
 bool msg_mongo_parts_next(msg_mongo_parts *p);
 void msg_mongo_parts_clear(msg_mongo_parts *p);
-/** Which documents one part may change: theirs, while the lease holds, and those that bear `mark`
- *  already, so that a second run finds as many. */
+/** The documents of one part: theirs while the claim holds, by a lease (lease.h) or not. */
+void msg_mongo_append_held(bson_t *filter, const msg_mongo_parts *p, const msg_mongo_part *part,
+                           const char *node, enum msg_settle_verb verb);
+/** Which of them it may change: those of no lease. */
 void msg_mongo_append_theirs(bson_t *filter, const msg_mongo_parts *p, const msg_mongo_part *part,
-                             const char *node, enum msg_settle_verb verb, const char *mark);
+                             const char *node, enum msg_settle_verb verb);
 /** What happens to them. */
 bson_t *msg_mongo_change_of(const msg_settle *how, const char *mark, int64_t max_attempts);
 

@@ -6,11 +6,13 @@
 #include "store/mongo/apart.h"
 #include "store/mongo/change.h"
 #include "store/mongo/group.h"
+#include "store/mongo/lease.h"
 #include "store/mongo/place.h"
 #include "store/mongo/query.h"
 
 #define PAUSE_MS  50
 #define PASS_MS   500  /* between looks for heads that Java nodes took, and ... */
+#define TIDY_MS   1000 /* for documents of leases; */
 #define REPAIR_MS 3000 /* for groups without head; */
 #define SHARE     20   /* at most one part of so many of the time */
 #define BATCH     256
@@ -21,6 +23,9 @@ struct due {
   msg_mongo_ids done;    /* settled long enough ago: go */
   msg_mongo_ids recent;  /* settled just now: stay a moment */
   msg_mongo_ids settled; /* dead heads: their group needs another */
+  msg_mongo_ids leased;  /* claimed by a lease */
+  msg_texts acked;       /* tokens of leases that are done, */
+  msg_texts just_acked;  /* of which these not long ago */
   msg_mongo_groups groups;
   int64_t now_ms;
 };
@@ -31,6 +36,9 @@ static void due_clear(struct due *d) {
   msg_mongo_ids_clear(&d->done);
   msg_mongo_ids_clear(&d->recent);
   msg_mongo_ids_clear(&d->settled);
+  msg_mongo_ids_clear(&d->leased);
+  msg_texts_clear(&d->acked);
+  msg_texts_clear(&d->just_acked);
   msg_mongo_groups_clear(&d->groups);
 }
 
@@ -51,6 +59,8 @@ static int note(void *arg, const bson_t *doc, msg_err *err) {
     return add(d, &d->over, &id, doc, err);
   if (!state || msg_mongo_get_int(doc, "sq.until", MSG_NEVER) > d->now_ms)
     return MSG_OK;
+  if (strcmp(state, "claimed") == 0 && msg_mongo_get_int(doc, "sq.lease", 0) != 0)
+    return add(d, &d->leased, &id, doc, err);
   if (strcmp(state, "claimed") == 0 || strcmp(state, "delayed") == 0)
     return add(d, &d->back, &id, doc, err); /* its group: it may die */
   if (strcmp(state, "done") != 0)
@@ -63,9 +73,10 @@ static int look(msg_mongo_session *s, msg_mongo_use *u, struct due *d, msg_err *
   bson_t *filter =
       BCON_NEW("$or", "[", "{", "sq.until", "{", "$lte", BCON_DATE_TIME(d->now_ms), "}", "}", "{",
                "delete_at", "{", "$lte", BCON_DATE_TIME(d->now_ms), "}", "}", "]");
-  bson_t *opts = BCON_NEW("limit", BCON_INT64(BATCH), "projection", "{", "topic", BCON_INT32(1),
-                          "delete_at", BCON_INT32(1), "sq.state", BCON_INT32(1), "sq.until",
-                          BCON_INT32(1), "sq.at", BCON_INT32(1), "sq.group", BCON_INT32(1), "}");
+  bson_t *opts =
+      BCON_NEW("limit", BCON_INT64(BATCH), "projection", "{", "topic", BCON_INT32(1), "delete_at",
+               BCON_INT32(1), "sq.state", BCON_INT32(1), "sq.until", BCON_INT32(1), "sq.lease",
+               BCON_INT32(1), "sq.at", BCON_INT32(1), "sq.group", BCON_INT32(1), "}");
   int rc = msg_mongo_each(u, s->names.messages, "sweep", filter, opts, note, d, err);
   bson_destroy(filter);
   bson_destroy(opts);
@@ -89,7 +100,7 @@ static int bring_back(msg_mongo_session *s, msg_mongo_use *u, const msg_mongo_id
   bson_t filter = BSON_INITIALIZER, *change = msg_mongo_change_free("sweep", 0, max_attempts);
   msg_mongo_append_ids(&filter, "_id", "$in", ids->at, ids->n);
   BCON_APPEND(&filter, "sq.state", "{", "$in", "[", BCON_UTF8("claimed"), BCON_UTF8("delayed"), "]",
-              "}");
+              "}", "sq.lease", "{", "$ne", BCON_BOOL(true), "}");
   append_past(&filter, "$sq.until", 0);
   int rc = msg_mongo_update(u, s->names.messages, "sweep", &filter, change, NULL, err);
   bson_destroy(change);
@@ -134,6 +145,68 @@ static int put_off(msg_mongo_session *s, msg_mongo_use *u, const msg_mongo_ids *
   return rc;
 }
 
+/* ---- leases ---- */
+
+/* Afterwards only those that are done are leases. */
+static int break_leases(msg_mongo_txn *t, void *arg, msg_err *err) {
+  struct due *d = arg;
+  bson_t filter = BSON_INITIALIZER;
+  bool plain;
+  msg_texts_clear(&d->acked);
+  msg_texts_clear(&d->just_acked);
+  msg_mongo_append_ids(&filter, "_id", "$in", d->leased.at, d->leased.n);
+  BSON_APPEND_UTF8(&filter, "sq.state", "claimed");
+  append_past(&filter, "$sq.until", 0);
+  int rc = msg_mongo_leases_break(t, "sweep", &filter, &plain, &d->acked, &d->just_acked, err);
+  bson_destroy(&filter);
+  return rc;
+}
+
+static void append_leased(bson_t *filter, const struct due *d) {
+  msg_mongo_append_ids(filter, "_id", "$in", d->leased.at, d->leased.n);
+  BCON_APPEND(filter, "sq.state", BCON_UTF8("claimed"), "sq.lease", BCON_BOOL(true),
+              "processed_by.0", "{", "$exists", BCON_BOOL(true), "}");
+}
+
+/* As put_off. */
+static int put_off_leased(msg_mongo_session *s, msg_mongo_use *u, const struct due *d,
+                          msg_err *err) {
+  bson_t filter = BSON_INITIALIZER, until;
+  msg_mongo_now_expr(&until, MSG_MONGO_KEPT_MS);
+  bson_t *change = BCON_NEW("0", "{", "$set", "{", "sq.until", BCON_DOCUMENT(&until), "}", "}");
+  append_leased(&filter, d);
+  msg_mongo_append_texts(&filter, "sq.token", "$in", d->just_acked.at, d->just_acked.n, false);
+  int rc = msg_mongo_update(u, s->names.messages, "sweep", &filter, change, NULL, err);
+  bson_destroy(change);
+  bson_destroy(&until);
+  bson_destroy(&filter);
+  return rc;
+}
+
+static int remove_leased(msg_mongo_session *s, msg_mongo_use *u, const struct due *d,
+                         msg_err *err) {
+  bson_t filter = BSON_INITIALIZER;
+  append_leased(&filter, d);
+  append_past(&filter, "$sq.until", 0);
+  msg_mongo_append_texts(&filter, "sq.token", "$in", d->acked.at, d->acked.n, false);
+  int rc = msg_mongo_delete(u, s->names.messages, "sweep", &filter, NULL, err);
+  bson_destroy(&filter);
+  return rc;
+}
+
+/* Those whose lease is done go; the others come back as other claims do. */
+static int end_leases(msg_mongo_session *s, msg_mongo_use *u, struct due *d, msg_err *err) {
+  int rc = msg_mongo_alone(s, u, break_leases, d, err);
+  if (rc == MSG_OK && d->just_acked.n)
+    rc = put_off_leased(s, u, d, err);
+  if (rc == MSG_OK && d->acked.n)
+    rc = remove_leased(s, u, d, err);
+  for (size_t i = 0; rc == MSG_OK && i < d->leased.n; i++)
+    if (msg_mongo_ids_add(&d->back, &d->leased.at[i]) != MSG_OK)
+      rc = msg_err_nomem(err);
+  return rc;
+}
+
 static int note_settled(msg_mongo_session *s, msg_mongo_use *u, const msg_mongo_ids *ids,
                         msg_err *err) {
   bson_t filter = BSON_INITIALIZER,
@@ -146,9 +219,11 @@ static int note_settled(msg_mongo_session *s, msg_mongo_use *u, const msg_mongo_
   return rc;
 }
 
-static int move(msg_mongo_session *s, msg_mongo_use *u, const struct due *d, int64_t max_attempts,
+static int move(msg_mongo_session *s, msg_mongo_use *u, struct due *d, int64_t max_attempts,
                 msg_err *err) {
-  int rc = d->back.n ? bring_back(s, u, &d->back, max_attempts, err) : MSG_OK;
+  int rc = d->leased.n ? end_leases(s, u, d, err) : MSG_OK;
+  if (rc == MSG_OK && d->back.n)
+    rc = bring_back(s, u, &d->back, max_attempts, err);
   if (rc == MSG_OK && d->over.n)
     rc = remove_over(s, u, &d->over, err);
   if (rc == MSG_OK && d->groups.n)
@@ -233,6 +308,24 @@ int msg_mongo_sweep_groups(msg_mongo_session *s, int *moved, msg_err *err) {
   return rc;
 }
 
+/* ---- leases that are over ---- */
+
+static bool is_leased(msg_mongo_session *s) {
+  msg_mutex_lock(s->store->mtx);
+  bool is = s->place->leased;
+  msg_mutex_unlock(s->store->mtx);
+  return is;
+}
+
+static int tidy(msg_mongo_session *s, msg_mongo_use *u, msg_err *err) {
+  msg_mongo_turn *turn = &s->place->tidied;
+  if (!is_turn(s, turn, TIDY_MS, false))
+    return MSG_OK;
+  int rc = msg_mongo_leases_tidy(s, u, err);
+  end_turn(s, turn);
+  return rc;
+}
+
 int msg_mongo_sweep(msg_mongo_session *s, msg_mongo_use *u, int64_t max_attempts, bool force,
                     int *moved, msg_err *err) {
   struct due d = {.now_ms = msg_mongo_now_ms(s->store)};
@@ -242,12 +335,14 @@ int msg_mongo_sweep(msg_mongo_session *s, msg_mongo_use *u, int64_t max_attempts
   if (!is_turn(s, &s->place->swept, PAUSE_MS, force))
     return MSG_OK;
   int rc = look(s, u, &d, err);
-  size_t n = d.over.n + d.back.n + d.settled.n + d.done.n + d.recent.n;
+  size_t n = d.over.n + d.back.n + d.settled.n + d.done.n + d.recent.n + d.leased.n;
   if (rc == MSG_OK && n)
     rc = move(s, u, &d, max_attempts, err);
   if (rc == MSG_OK && d.groups.n)
     msg_mongo_note_grouped(s);
   due_clear(&d);
+  if (rc == MSG_OK && is_leased(s))
+    rc = tidy(s, u, err);
   if (rc == MSG_OK && msg_mongo_is_grouped(s))
     rc = tend_groups(s, u, &passed, err);
   if (rc == MSG_OK && moved)

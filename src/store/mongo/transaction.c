@@ -4,6 +4,7 @@
 #include "store/mongo/regret.h"
 
 #define PAUSE_MAX_MS 32
+#define PAUSE_MS     50
 
 static bool is_transient(const bson_error_t *error, const bson_t *reply) {
   return msg_mongo_has_label(reply, "TransientTransactionError") || error->code == 112 ||
@@ -49,6 +50,20 @@ int msg_mongo_txn_update(msg_mongo_txn *t, const char *collection, const char *w
     rc = msg_mongo_txn_fail(t, what, &error, &reply, err);
   else if (matched)
     *matched = bson_iter_init_find(&it, &reply, "matchedCount") ? bson_iter_as_int64(&it) : 0;
+  bson_destroy(&reply);
+  mongoc_collection_destroy(c);
+  return rc;
+}
+
+int msg_mongo_txn_delete(msg_mongo_txn *t, const char *collection, const char *what,
+                         const bson_t *filter, msg_err *err) {
+  mongoc_collection_t *c = msg_mongo_collection(t->u, collection);
+  bson_error_t error;
+  bson_t reply;
+  int rc = MSG_OK;
+  msg_mongo_bound(t->u);
+  if (!mongoc_collection_delete_many(c, filter, &t->opts, &reply, &error))
+    rc = msg_mongo_txn_fail(t, what, &error, &reply, err);
   bson_destroy(&reply);
   mongoc_collection_destroy(c);
   return rc;
@@ -131,6 +146,18 @@ int msg_mongo_transact(msg_mongo_session *s, msg_mongo_use *u, const char *what,
   if (rc != MSG_OK && mongoc_client_session_get_dirty(t.session))
     msg_mongo_regret_session(s, mongoc_client_session_get_lsid(t.session));
   mongoc_client_session_destroy(t.session);
+  bson_destroy(&t.opts);
+  return rc;
+}
+
+int msg_mongo_alone(msg_mongo_session *s, msg_mongo_use *u, msg_mongo_work work, void *arg,
+                    msg_err *err) {
+  msg_mongo_txn t = {.s = s, .u = u, .opts = BSON_INITIALIZER};
+  int rc;
+  while ((rc = work(&t, arg, err)) != MSG_OK && t.again && msg_clock_mono_ms() < u->until_ms) {
+    t.again = false;
+    msg_clock_sleep_ms(PAUSE_MS);
+  }
   bson_destroy(&t.opts);
   return rc;
 }

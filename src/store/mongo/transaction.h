@@ -21,6 +21,10 @@ typedef int (*msg_mongo_work)(msg_mongo_txn *t, void *arg, msg_err *err);
 int msg_mongo_transact(msg_mongo_session *s, msg_mongo_use *u, const char *what,
                        msg_mongo_work work, void *arg, msg_err *err);
 
+/** The same work without a transaction, which must be idempotent: again after a passing error. */
+int msg_mongo_alone(msg_mongo_session *s, msg_mongo_use *u, msg_mongo_work work, void *arg,
+                    msg_err *err);
+
 /** For works: map the error of a call, and note whether a new run may help. */
 int msg_mongo_txn_fail(msg_mongo_txn *t, const char *what, const bson_error_t *error,
                        const bson_t *reply, msg_err *err);
@@ -32,5 +36,8 @@ int msg_mongo_txn_each(msg_mongo_txn *t, const char *collection, const char *wha
 int msg_mongo_txn_update(msg_mongo_txn *t, const char *collection, const char *what,
                          const bson_t *filter, const bson_t *change, int64_t *matched,
                          msg_err *err);
+/** delete_many within the transaction. */
+int msg_mongo_txn_delete(msg_mongo_txn *t, const char *collection, const char *what,
+                         const bson_t *filter, msg_err *err);
 
 #endif

@@ -1,7 +1,9 @@
 /* update.c - changing and removing one message. */
 #include <string.h>
 
+#include "store/mongo/acked.h"
 #include "store/mongo/group.h"
+#include "store/mongo/lease.h"
 #include "store/mongo/query.h"
 #include "store/mongo/where.h"
 
@@ -13,15 +15,22 @@ struct changing {
   const msg_oid *id;
   const msg_update *update;
   msg_message m; /* as it is */
-  bool there;
+  bool there, leased;
   char state[16]; /* sq.state, "" none */
 };
 
 static int note(void *arg, const bson_t *doc, msg_err *err) {
   struct changing *w = arg;
   const char *state = msg_mongo_get_text(doc, "sq.state");
+  msg_mongo_acked acked = {0};
+  bool gone;
+  int rc = msg_mongo_is_acked(w->s, w->u, &acked, doc, &gone, err);
+  msg_mongo_acked_clear(&acked);
+  if (rc != MSG_OK || gone)
+    return rc;
   snprintf(w->state, sizeof w->state, "%s", state ? state : "");
-  int rc = msg_mongo_message(doc, msg_mongo_now_ms(w->s->store), true, &w->m, err);
+  w->leased = msg_mongo_get_int(doc, "sq.lease", 0) != 0;
+  rc = msg_mongo_message(doc, msg_mongo_now_ms(w->s->store), true, &w->m, err);
   w->there = rc == MSG_OK;
   return rc;
 }
@@ -114,22 +123,64 @@ static bson_t *change_of(const struct changing *w) {
   return change;
 }
 
-/* Only as it was read. */
+/* ---- leases ---- */
+
+struct breaking {
+  const msg_oid *id;
+  msg_texts done; /* its lease's token, if that is done */
+};
+
+static int break_in(msg_mongo_txn *t, void *arg, msg_err *err) {
+  struct breaking *w = arg;
+  bson_t filter = BSON_INITIALIZER;
+  bool plain;
+  msg_texts_clear(&w->done);
+  msg_mongo_append_oid(&filter, "_id", w->id);
+  BSON_APPEND_UTF8(&filter, "sq.state", "claimed");
+  int rc = msg_mongo_leases_break(t, "change", &filter, &plain, &w->done, NULL, err);
+  bson_destroy(&filter);
+  return rc;
+}
+
+/* Nobody acks it with its lease any more; or *done that way. */
+static int break_lease(msg_mongo_session *s, msg_mongo_use *u, const msg_oid *id, bool *done,
+                       msg_err *err) {
+  struct breaking w = {.id = id};
+  int rc = msg_mongo_alone(s, u, break_in, &w, err);
+  *done = w.done.n > 0;
+  msg_texts_clear(&w.done);
+  return rc;
+}
+
+static void append_unleased(bson_t *filter) {
+  BCON_APPEND(filter, "sq.lease", "{", "$ne", BCON_BOOL(true), "}");
+}
+
+/* ---- the change ---- */
+
+/* Only as it was read. What has a life is of no lease. */
 static void append_guard(const struct changing *w, bson_t *filter) {
   msg_mongo_append_oid(filter, "_id", w->id);
   if (w->state[0])
     BSON_APPEND_UTF8(filter, "sq.state", w->state);
   else
     BSON_APPEND_NULL(filter, "sq.state");
+  if (w->update->has_ttl)
+    append_unleased(filter);
   if (w->m.exclusive && w->update->has_deliver_at && w->m.state == MSG_STATE_READY && !w->state[0])
     msg_mongo_append_untaken(filter);
 }
 
 static int change(struct changing *w, int64_t *matched, msg_err *err) {
+  bool done;
+  *matched = 0;
+  int rc = w->leased && w->update->has_ttl ? break_lease(w->s, w->u, w->id, &done, err) : MSG_OK;
+  if (rc != MSG_OK)
+    return rc;
   bson_t filter = BSON_INITIALIZER, *how = change_of(w);
   msg_mongo_result result = {0};
   append_guard(w, &filter);
-  int rc = msg_mongo_update(w->u, w->s->names.messages, "update", &filter, how, &result, err);
+  rc = msg_mongo_update(w->u, w->s->names.messages, "update", &filter, how, &result, err);
   *matched = result.matched;
   bson_destroy(how);
   bson_destroy(&filter);
@@ -174,34 +225,48 @@ int msg_mongo_change(msg_session *base, const msg_actor *actor, const msg_oid *i
 
 struct removing {
   msg_mongo_groups groups;
-  bool there;
+  bool there, leased;
 };
 
 static int note_gone(void *arg, const bson_t *doc, msg_err *err) {
   struct removing *w = arg;
   w->there = true;
+  w->leased = msg_mongo_get_int(doc, "sq.lease", 0) != 0;
   return msg_mongo_groups_add_of(&w->groups, doc, err);
 }
 
-static int remove_at(msg_mongo_session *s, msg_mongo_use *u, void *arg, msg_err *err) {
-  const msg_oid *id = arg;
-  struct removing w = {0};
+/* *gone: for others; else it is another's lease now. */
+static int try_remove(msg_mongo_session *s, msg_mongo_use *u, const msg_oid *id, bool *gone,
+                      struct removing *w, msg_err *err) {
   msg_mongo_result result = {0};
   bson_t filter = BSON_INITIALIZER;
-  bson_t *opts =
-      BCON_NEW("projection", "{", "topic", BCON_INT32(1), "sq.group", BCON_INT32(1), "}");
+  bson_t *opts = BCON_NEW("projection", "{", "topic", BCON_INT32(1), "sq.group", BCON_INT32(1),
+                          "sq.lease", BCON_INT32(1), "}");
+  bool acked = false;
+  w->there = false;
   msg_mongo_append_oid(&filter, "_id", id);
   msg_mongo_append_there(&filter);
-  int rc = msg_mongo_each(u, s->names.messages, "delete", &filter, opts, note_gone, &w, err);
-  if (rc == MSG_OK && w.there)
+  int rc = msg_mongo_each(u, s->names.messages, "delete", &filter, opts, note_gone, w, err);
+  if (rc == MSG_OK && w->there && w->leased)
+    rc = break_lease(s, u, id, &acked, err);
+  append_unleased(&filter);
+  *gone = !w->there || acked;
+  if (rc == MSG_OK && !*gone)
     rc = msg_mongo_delete(u, s->names.messages, "delete", &filter, &result, err);
-  if (rc == MSG_OK && result.deleted == 0)
-    rc = MSG_NOTFOUND;
+  bson_destroy(opts);
+  bson_destroy(&filter);
+  return rc == MSG_OK && result.deleted == 0 ? MSG_NOTFOUND : rc;
+}
+
+static int remove_at(msg_mongo_session *s, msg_mongo_use *u, void *arg, msg_err *err) {
+  struct removing w = {0};
+  bool gone = false;
+  int rc = MSG_NOTFOUND;
+  for (int i = 0; i < TRIES && rc == MSG_NOTFOUND && !gone; i++)
+    rc = try_remove(s, u, arg, &gone, &w, err);
   if (rc == MSG_OK)
     rc = msg_mongo_groups_promote(s, u, &w.groups, err);
   msg_mongo_groups_clear(&w.groups);
-  bson_destroy(opts);
-  bson_destroy(&filter);
   return rc;
 }
 
