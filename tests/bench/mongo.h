@@ -41,7 +41,7 @@ void bare_close(bare *b);
 void bare_message(const bare *b, const bson_oid_t *request, bson_t *doc, bson_oid_t *id);
 /** Insert `count`, `batch` a call. */
 void bare_insert(bare *b, int count, int batch);
-/** The same, not waiting for a majority: to fill a queue. */
+/** To fill a queue: not waiting for a majority, but in the end for all three. */
 void bare_fill(bare *b, int count);
 void bare_clear(bare *b);
 /** A stream of events that match. Takes a second to open: nothing may come yet. */
