@@ -192,18 +192,6 @@ static int pick(msg_mongo_claiming *c, size_t count, bool *tried, msg_err *err) 
   return rc;
 }
 
-/* Others may have been faster, with some of them. */
-static int keep_lease(msg_mongo_claiming *c, size_t before, msg_err *err) {
-  msg_mongo_ids mine = {0};
-  int rc = MSG_OK;
-  for (size_t i = before; rc == MSG_OK && i < c->got.n; i++)
-    rc = msg_mongo_ids_add(&mine, &c->got.at[i].id);
-  rc = rc == MSG_OK ? msg_mongo_lease_keep(c->s, c->actor->node, c->token, &mine, err)
-                    : msg_err_nomem(err);
-  msg_mongo_ids_clear(&mine);
-  return rc;
-}
-
 /* Marks those that were picked at one spot. */
 static int win_at(msg_mongo_claiming *c, size_t spot, msg_err *err) {
   size_t before = c->got.n;
@@ -217,8 +205,8 @@ static int win_at(msg_mongo_claiming *c, size_t spot, msg_err *err) {
   rc = mark(c, err);
   if (rc == MSG_OK)
     rc = msg_mongo_read_back(c, err);
-  if (rc == MSG_OK && c->leased && c->got.n > before)
-    rc = keep_lease(c, before, err);
+  if (rc == MSG_OK && c->leased && c->got.n - before == c->ids.n)
+    rc = msg_mongo_lease_keep(c->s, c->actor->node, c->token, &c->ids, err);
   if (rc == MSG_OK)
     return MSG_OK;
   while (c->got.n > before)

@@ -31,8 +31,9 @@ bool msg_mongo_lease_fits(msg_mongo_session *s, size_t n);
 /** Before the mark. Durable with it: this alone is not waited for. */
 int msg_mongo_lease_begin(msg_mongo_session *s, msg_mongo_use *u, const char *token,
                           const msg_mongo_ids *ids, int64_t lease_ms, msg_err *err);
-/** After the mark: these bear its token, some at least. From now on an ack of them is the lease's:
- *  of a lease that won nothing nobody may know. MSG_OK or MSG_NOMEM. */
+/** After the mark: all of them were read back as mine. From now on an ack of them is the lease's.
+ *  Where others were faster with some, nobody may know of it: a mark that was sent twice may still
+ *  reach one of those. Errors: MSG_NOMEM. */
 int msg_mongo_lease_keep(msg_mongo_session *s, const char *node, const char *token,
                          const msg_mongo_ids *ids, msg_err *err);
 /** One is taken back whole, by whom nobody acks it: it failed for its caller; or, with `mark`, if
