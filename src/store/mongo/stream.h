@@ -22,9 +22,9 @@ typedef struct msg_mongo_stream {
   _Atomic int64_t replied_ms, token_ms; /* monotonic: last reply, last resume token; 0 never */
 } msg_mongo_stream;
 
-/** `whole`: of all of its database. `match`: of the events wanted, the first $match behind
- *  $changeStream; `project` a $project. It tells what a majority did not have before it was open: a
- *  look at what a majority has, that begins now, finds the rest.
+/** `whole`: of all of the database, `collection` is any of it. `match`: of the events wanted, the
+ *  first $match behind $changeStream; `project` a $project. It tells what a majority did not have
+ *  before it was open: a look at what a majority has, that begins now, finds the rest.
  *  Errors: as msg_mongo_fail, but MSG_IO instead of MSG_UNAVAILABLE: to be tried again. */
 int msg_mongo_stream_open(msg_mongo_store *store, const char *collection, bool whole,
                           const bson_t *match, const bson_t *project, msg_mongo_stream *out,

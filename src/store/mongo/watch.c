@@ -202,8 +202,9 @@ static int open_stream(mongo_watch *w, msg_err *err) {
     bson_destroy(match);
     match = both;
   }
-  int rc = msg_mongo_stream_open(w->store, w->session->names.messages, whole, match, project,
-                                 &w->stream, err);
+  const msg_mongo_names *names = &w->session->names; /* of many places none has the messages */
+  int rc = msg_mongo_stream_open(w->store, whole ? names->participants : names->messages, whole,
+                                 match, project, &w->stream, err);
   bson_destroy(match);
   bson_destroy(project);
   return rc;
