@@ -195,6 +195,14 @@ class Leases(OwnServer):
         self.admin.update(self.database, "msg", {}, {"$set": {"sq.until": past}}, multi=True)
         until(lambda: [self.n.claim("work"), not self.find() and not self.leases()][1])
 
+    def test_of_two_transactions_one_acks_it(self):
+        rows, same = self.claim(), self.db("n")
+        for db in (self.n, same):
+            db.rows("BEGIN")
+            self.assertEqual(self.ack(rows, db), N)
+        self.n.rows("COMMIT")
+        self.assertFails("have ended", same.rows, "COMMIT")
+
     def test_groups_have_none(self):
         self.n.enqueue("work", 1, group="g")
         self.n.claim("work")

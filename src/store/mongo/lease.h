@@ -46,7 +46,8 @@ void msg_mongo_leases_forget(msg_mongo_place *p);
 /* ---- whole.c, broken.c, tidy.c ---- */
 
 /** Ack whole leases of this process: what is done goes to the end of the piece, `left` come first.
- *  `mark`: of the call; NULL: the token. A second run finds them done. */
+ *  `mark`: of the call, by which its second run finds them done; NULL: it marks with the token, in
+ *  a transaction, which leaves what another has done. */
 int msg_mongo_leases_ack(msg_mongo_txn *t, const char *what, const char *node,
                          msg_mongo_piece *piece, const char *mark, size_t *left, msg_err *err);
 /** Those that hold messages of this filter are broken. *plain: some of the messages are of none

@@ -20,14 +20,18 @@ static bool pick(const msg_mongo_piece *piece, const msg_mongo_lease *l, bool *p
   return ok;
 }
 
-/* {_id: token, $or: [{done: {$ne: true}, its time is not over}, {mark: mark}]} */
+/* {_id: token, $or: [{done: {$ne: true}, its time is not over}, {mark: mark}]}; without a mark the
+ * first alone. */
 static void append_open(bson_t *filter, const msg_mongo_lease *l, const char *mark) {
   bson_t now, open = BSON_INITIALIZER;
   msg_mongo_now_expr(&now, 0);
   BCON_APPEND(&open, "done", "{", "$ne", BCON_BOOL(true), "}", "$expr", "{", "$gt", "[",
               BCON_UTF8("$until"), BCON_DOCUMENT(&now), "]", "}");
-  BCON_APPEND(filter, "_id", BCON_UTF8(l->token), "$or", "[", BCON_DOCUMENT(&open), "{", "mark",
-              BCON_UTF8(mark), "}", "]");
+  BSON_APPEND_UTF8(filter, "_id", l->token);
+  if (mark)
+    BCON_APPEND(filter, "$or", "[", BCON_DOCUMENT(&open), "{", "mark", BCON_UTF8(mark), "}", "]");
+  else
+    bson_concat(filter, &open);
   bson_destroy(&open);
   bson_destroy(&now);
 }
@@ -38,8 +42,9 @@ static int ack_one(msg_mongo_txn *t, const char *what, const msg_mongo_lease *l,
   int64_t matched = 0;
   msg_mongo_now_expr(&now, 0);
   append_open(&filter, l, mark);
-  bson_t *change = BCON_NEW("0", "{", "$set", "{", "done", BCON_BOOL(true), "at",
-                            BCON_DOCUMENT(&now), "mark", BCON_UTF8(mark), "}", "}");
+  bson_t *change =
+      BCON_NEW("0", "{", "$set", "{", "done", BCON_BOOL(true), "at", BCON_DOCUMENT(&now), "mark",
+               BCON_UTF8(mark ? mark : l->token), "}", "}");
   int rc = msg_mongo_txn_update(t, t->s->names.leases, what, &filter, change, &matched, err);
   *done = rc == MSG_OK && matched > 0;
   bson_destroy(change);
@@ -77,7 +82,7 @@ static int ack_found(msg_mongo_txn *t, const char *what, msg_mongo_piece *piece,
   bool *picked = msg_zalloc((piece->n + 1) * sizeof *picked), done = false;
   int rc = picked ? MSG_OK : msg_err_nomem(err);
   if (rc == MSG_OK && pick(piece, l, picked))
-    rc = ack_one(t, what, l, mark ? mark : l->token, &done, err);
+    rc = ack_one(t, what, l, mark, &done, err);
   for (size_t i = 0; done && i < piece->n; i++)
     piece->items[i].done = piece->items[i].done || picked[i];
   msg_free(picked);
