@@ -32,12 +32,17 @@ class Leases(OwnServer):
 
     def block(self, command):
         """The next such command on the leases takes two seconds."""
+        self.before = self.entered()
         self.fail_point({"times": 1}, failCommands=[command], blockConnection=True,
                         blockTimeMS=2000, namespace=self.database + ".msg_leases")
 
-    def is_blocked(self):
+    def entered(self):
+        """How often since the server started."""
         return self.admin.run("admin", {"getParameter": 1, "failpoint.failCommand": 1})[
-            "failpoint.failCommand"]["timesEntered"] > 0
+            "failpoint.failCommand"]["timesEntered"]
+
+    def is_blocked(self):
+        return self.entered() > self.before
 
     def leases(self):
         return self.find(collection="msg_leases")
