@@ -34,14 +34,6 @@ static int lease_init(msg_mongo_lease *l, const char *token, const char *node,
   return MSG_NOMEM;
 }
 
-/* Its own, or that of the oldest. */
-static msg_mongo_lease *slot_of(msg_mongo_place *p, const char *token) {
-  for (size_t i = 0; i < MSG_MONGO_LEASES_KEPT; i++)
-    if (strcmp(p->leases[i].token, token) == 0)
-      return &p->leases[i];
-  return &p->leases[p->lease_count++ % MSG_MONGO_LEASES_KEPT];
-}
-
 /* Takes it over. One that is not remembered is only broken sooner. */
 static void remember(msg_mongo_session *s, msg_mongo_lease *l) {
   msg_mongo_place *p = s->place;
@@ -49,7 +41,7 @@ static void remember(msg_mongo_session *s, msg_mongo_lease *l) {
   if (!p->leases)
     p->leases = msg_zalloc(MSG_MONGO_LEASES_KEPT * sizeof *p->leases);
   if (p->leases) {
-    msg_mongo_lease *at = slot_of(p, l->token);
+    msg_mongo_lease *at = &p->leases[p->lease_count++ % MSG_MONGO_LEASES_KEPT];
     msg_mongo_lease_clear(at);
     *at = *l;
     *l = (msg_mongo_lease){0};
